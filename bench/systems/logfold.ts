@@ -93,7 +93,7 @@ async function fold(nodes: NodeStore, draft: Draft, pages: Iterable<readonly Cel
       if (folding !== undefined) await folding;
       end = entry.position;
     }
-    await keepBounded(draft);
+    await keepBounded(draft, 1);
   }
   return { nodes, draft, end };
 }

@@ -158,6 +158,14 @@ export const parse = {
     }
     return count;
   },
+  /** @throws UsageError */
+  index: (text: string): number => {
+    const index = Number(text);
+    if (!/^\d+$/.test(text) || !Number.isSafeInteger(index)) {
+      throw new UsageError(`'${text}' is not a whole number from 0`);
+    }
+    return index;
+  },
   /**
    * Parses the number of a segment.
    * @throws UsageError

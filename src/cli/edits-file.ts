@@ -1,16 +1,12 @@
-import { type BigIntStats, createReadStream, createWriteStream, fstatSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
-import { makeTemporaryDirectory } from '../adapters/filesystem/temporary-paths.ts';
-import { EditLineInvalidError, UsageError } from '../errors.ts';
+import { createReadStream } from 'node:fs';
+import { EditLineInvalidError } from '../errors.ts';
 import { type EditedLog, type EditLine, parseEditLine } from './edit-line.ts';
-import { isSystemError, outputFailed } from './output.ts';
+import { cannotBeRead, readableTwice, watchChanges } from './input-file.ts';
+
+const CHANGED_ADVICE = 'Copy the file first. The end of the log shows which lines were appended';
 
 /** The longest line, in bytes. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
-const STANDARD_INPUT = 0;
-const ADVICE = 'Name a file of edits, or - for standard input';
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
@@ -41,16 +37,9 @@ export interface EditsFile {
 export async function openEdits(file: string, log: EditedLog): Promise<EditsFile> {
   const { path, close } = await readableTwice(file);
   try {
-    const before = await look(path, file);
+    const requireSame = await watchChanges(path, file, CHANGED_ADVICE);
     let count = 0;
     for await (const _ of readLines(path, file, log)) count++;
-    const requireSame = async (): Promise<void> => {
-      const now = await look(path, file);
-      if (now.ino === before.ino && now.size === before.size && now.mtimeNs === before.mtimeNs) return;
-      throw new UsageError(`'${file}' changed while it was read`, {
-        advice: 'Copy the file first. The end of the log shows which lines were appended',
-      });
-    };
     async function* lines(): AsyncGenerator<NumberedLine> {
       await requireSame();
       let left = count;
@@ -68,45 +57,6 @@ export async function openEdits(file: string, log: EditedLog): Promise<EditsFile
   } catch (error) {
     close();
     throw error;
-  }
-}
-
-interface Source {
-  readonly path: string;
-  readonly close: () => void;
-}
-
-async function readableTwice(file: string): Promise<Source> {
-  // `/dev/stdin` cannot be opened if it is a socket.
-  if (file === '-' || file === '/dev/stdin') return spool(standardInput(), file);
-  const stats = await look(file, file);
-  return stats.isFile() || stats.isDirectory() ? { path: file, close: () => {} } : spool(createReadStream(file), file);
-}
-
-/** @throws UsageError if standard input is a directory, which Node reads as an empty stream */
-function standardInput(): NodeJS.ReadableStream {
-  if (!fstatSync(STANDARD_INPUT).isDirectory()) return process.stdin;
-  throw new UsageError('standard input cannot be read: it is a directory', { advice: ADVICE });
-}
-
-async function spool(input: NodeJS.ReadableStream, file: string): Promise<Source> {
-  const { path: directory, remove } = makeTemporaryDirectory('logfold-append-');
-  try {
-    const path = join(directory, 'edits.ndjson');
-    await pipeline(input, createWriteStream(path));
-    return { path, close: remove };
-  } catch (error) {
-    remove();
-    const isWrite = isSystemError(error) && error.syscall === 'write';
-    throw isWrite ? outputFailed(`a copy of '${file}' in '${directory}'`, error) : cannotBeRead(file, error);
-  }
-}
-
-async function look(path: string, file: string): Promise<BigIntStats> {
-  try {
-    return await stat(path, { bigint: true });
-  } catch (cause) {
-    throw cannotBeRead(file, cause);
   }
 }
 
@@ -158,12 +108,4 @@ function decodeLine(bytes: Buffer, number: number): string {
   } catch (cause) {
     throw new EditLineInvalidError(number, 'the line is not UTF-8', { advice: 'Save the file as UTF-8', cause });
   }
-}
-
-function cannotBeRead(file: string, cause: unknown): unknown {
-  if (!isSystemError(cause)) return cause;
-  return new UsageError(`${file === '-' ? 'standard input' : `'${file}'`} cannot be read: ${cause.message}`, {
-    advice: ADVICE,
-    cause,
-  });
 }

@@ -10,6 +10,7 @@ import { diffCommand } from './commands/diff.ts';
 import { entriesCommand } from './commands/entries.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
+import { importCommand } from './commands/import.ts';
 import { inspectCommand } from './commands/inspect.ts';
 import { listCommand } from './commands/list.ts';
 import { policyCommandOfLogs } from './commands/policy.ts';
@@ -44,6 +45,7 @@ export function makeProgram(): Command {
   const commands: readonly CommandUnknownOpts[] = [
     createCommand(readOnce),
     appendCommand(),
+    importCommand(),
     snapshotCommand(),
     segmentCommand(),
     workCommand(),

@@ -63,14 +63,16 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
   }
 }
 
+const SHEETS_ADVICE = "Use 'logfold state LOG', or 'logfold export LOG' without options for sheets";
+
 /**
  * Checks that states are sheets.
  * @param option the option that makes sense only for sheets
  * @throws UsageError if the reducer is not the spreadsheet
  */
-export function requireSheets(reducer: Reducer, option: string): void {
+export function requireSheets(reducer: Reducer, option: string, advice = SHEETS_ADVICE): void {
   if (foldsSheets(reducer)) return;
   throw new UsageError(`${option} is for sheets, and the states of reducer '${reducer.name}' are not sheets`, {
-    advice: "Use 'logfold state LOG', or 'logfold export LOG' without options for sheets",
+    advice,
   });
 }

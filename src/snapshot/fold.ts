@@ -31,6 +31,13 @@ export interface FoldWatch {
 /** Entries between two checks of the memory within a page, which may have 15,000 entries. */
 const BOUNDED_ENTRIES = 500;
 
+/**
+ * The share of the memory that a draft may hold while a reducer reads a file: the reader of the
+ * file needs the rest. A sorted build of 10 million cells wrote 2 % more chunks, and its process
+ * took 347 MB instead of 434 MB.
+ */
+const FILE_SHARE = 1 / 4;
+
 export interface FoldOptions {
   readonly reducer: Reducer;
   readonly blobs: BlobStore;
@@ -40,8 +47,9 @@ export interface FoldOptions {
   /**
    * Called after each page, after each 500 entries of a page, after each external body and before
    * each slice of a file, so that a build can bound its memory.
+   * @param share of the memory that a build may hold: less than 1 while a reducer reads a file
    */
-  readonly keepBounded?: (draft: Draft) => Promise<void>;
+  readonly keepBounded?: (draft: Draft, share: number) => Promise<void>;
   /** Limits the reducer's time per entry; no limit by default. */
   readonly watch?: FoldWatch | undefined;
 }
@@ -92,10 +100,10 @@ async function foldPage(draft: Draft, page: readonly Entry[], options: FoldOptio
     draft.use.check();
     unbounded++;
     if (entry.external === undefined && entry.file === undefined && unbounded < BOUNDED_ENTRIES) continue;
-    await keepBounded?.(draft);
+    await keepBounded?.(draft, 1);
     unbounded = 0;
   }
-  await keepBounded?.(draft);
+  await keepBounded?.(draft, 1);
 }
 
 /**
@@ -229,7 +237,7 @@ class EntryFile implements FoldFile {
     try {
       for (;;) {
         const step = await use.run(async () => {
-          await keepBounded?.(this.#draft);
+          await keepBounded?.(this.#draft, FILE_SHARE);
           await watch?.pause();
           return slices.next();
         });
@@ -256,9 +264,9 @@ class EntryFile implements FoldFile {
   }
 }
 
-/** Writes a draft's chunks when its edits take more than this many bytes of memory. */
-export function saveWhenOver(store: NodeStore, bytes: number): (draft: Draft) => Promise<void> {
-  return async (draft) => {
-    if (draft.heldBytes > bytes) await saveState(store, await draft.state({ savesEarly: true }));
+/** Writes a draft's chunks when its edits take more than a share of this many bytes of memory. */
+export function saveWhenOver(store: NodeStore, bytes: number): (draft: Draft, share: number) => Promise<void> {
+  return async (draft, share) => {
+    if (draft.heldBytes > share * bytes) await saveState(store, await draft.state({ savesEarly: true }));
   };
 }

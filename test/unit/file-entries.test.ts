@@ -231,7 +231,7 @@ describe('a fold', () => {
           most = Math.max(most, held());
         });
       },
-      { nodes, keepBounded: saveWhenOver(nodes, BOUND) },
+      { nodes, keepBounded: saveWhenOver(nodes, 4 * BOUND) },
     );
     const unbounded = await foldFile(blobs, key, (file, draft) => put(file, draft, () => undefined));
     expect(unbounded.heldBytes).toBeGreaterThan(2 * BOUND);

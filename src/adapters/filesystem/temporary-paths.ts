@@ -29,7 +29,7 @@ export interface TemporaryDirectory {
   readonly remove: () => void;
 }
 
-/** @param prefix of its name, such as `logfold-append-` */
+/** @param prefix of its name, such as `logfold-input-` */
 export function makeTemporaryDirectory(prefix: string): TemporaryDirectory {
   // Synchronous, so that no signal arrives between the creation of the directory and
   // `removeAtExit`.

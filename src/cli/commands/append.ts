@@ -4,7 +4,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { NewEntry } from '../../log/client.ts';
 import { Appender, type AppendOptions } from '../append.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
 import { type Environment, typesOf } from '../environment.ts';
 import { count, countEntries } from '../format.ts';
@@ -40,54 +40,60 @@ export function appendCommand() {
     )
     .option('--check', 'compare every check line with the sheet, loaded again from snapshot and tail', false)
     .addHelpText('after', LINES)
-    .action(async (log, file, options) => {
-      requireOwnSchema(options, log);
-      const { reducer } = await chooseReducer(options.reducer);
-      const target = { log, types: typesOf(options), reducer: reducer.name };
-      const edits = await untilInterrupted(() => openEdits(file, target));
-      let appender: Appender | undefined;
-      const describe = (error: InterruptedError) => describeInterruption(error, log, appender);
-      // A second signal ends the process immediately.
-      const reportInterruption = (): void => new Output(options.json).error(describe(interrupted().reason));
+    .action(appendFile);
+}
+
+/** The options of a command that appends a file of lines. */
+export type AppendFileOptions = CommonOptions & AppendOptions;
+
+/** Appends the lines of a file, as `logfold append` does. */
+export async function appendFile(log: LogId, file: string, options: AppendFileOptions): Promise<void> {
+  requireOwnSchema(options, log);
+  const { reducer } = await chooseReducer(options.reducer);
+  const target = { log, types: typesOf(options), reducer: reducer.name };
+  const edits = await untilInterrupted(() => openEdits(file, target));
+  let appender: Appender | undefined;
+  const describe = (error: InterruptedError) => describeInterruption(error, log, appender);
+  // A second signal ends the process immediately.
+  const reportInterruption = (): void => new Output(options.json).error(describe(interrupted().reason));
+  try {
+    await inEnvironment({ ...options, endsItself: true }, async (environment, output, stop) => {
+      const started = await untilInterrupted(() => startAppender(environment, log, options));
+      appender = started;
+      const onStop = (): void => {
+        process.once('exit', reportInterruption);
+        if (started.inFlight === undefined) return;
+        output.note(`Line ${started.inFlight} is being appended. Interrupt again to end without waiting for it.`);
+      };
+      stop.addEventListener('abort', onStop);
+      const progress = output.progress('Lines', edits.count);
+      let lines = 0;
       try {
-        await inEnvironment({ ...options, endsItself: true }, async (environment, output, stop) => {
-          const started = await untilInterrupted(() => startAppender(environment, log, options));
-          appender = started;
-          const onStop = (): void => {
-            process.once('exit', reportInterruption);
-            if (started.inFlight === undefined) return;
-            output.note(`Line ${started.inFlight} is being appended. Interrupt again to end without waiting for it.`);
-          };
-          stop.addEventListener('abort', onStop);
-          const progress = output.progress('Lines', edits.count);
-          let lines = 0;
-          try {
-            for await (const { number, line } of edits.lines()) {
-              stop.throwIfAborted();
-              const append = () => started.append(line, number);
-              // A check may take long and appends nothing, so a signal abandons it.
-              await (line.kind === 'check' ? untilInterrupted(append) : append());
-              progress.update(++lines);
-            }
-          } finally {
-            progress.stop();
-            stop.removeEventListener('abort', onStop);
-          }
-          const { entries, repeated, snapshots, segments, checks, unchecked } = started.counts;
-          const known = repeated > 0 ? ` (${repeated} more are in the log already)` : '';
-          const skipped = unchecked > 0 ? `; ${count(unchecked, 'check line')} skipped without --check` : '';
-          output.result(
-            { log, ...started.counts, last: started.last ?? null },
-            `${countEntries(entries)}${known}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${skipped}`,
-          );
-        });
-      } catch (error) {
-        throw error instanceof InterruptedError ? describe(error) : nameLine(error, appender?.inFlight);
+        for await (const { number, line } of edits.lines()) {
+          stop.throwIfAborted();
+          const append = () => started.append(line, number);
+          // A check may take long and appends nothing, so a signal abandons it.
+          await (line.kind === 'check' ? untilInterrupted(append) : append());
+          progress.update(++lines);
+        }
       } finally {
-        process.off('exit', reportInterruption);
-        edits.close();
+        progress.stop();
+        stop.removeEventListener('abort', onStop);
       }
+      const { entries, repeated, snapshots, segments, checks, unchecked } = started.counts;
+      const known = repeated > 0 ? ` (${repeated} more are in the log already)` : '';
+      const skipped = unchecked > 0 ? `; ${count(unchecked, 'check line')} skipped without --check` : '';
+      output.result(
+        { log, ...started.counts, last: started.last ?? null },
+        `${countEntries(entries)}${known}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${skipped}`,
+      );
     });
+  } catch (error) {
+    throw error instanceof InterruptedError ? describe(error) : nameLine(error, appender?.inFlight);
+  } finally {
+    process.off('exit', reportInterruption);
+    edits.close();
+  }
 }
 
 async function startAppender(environment: Environment, log: LogId, options: AppendOptions): Promise<Appender> {

@@ -319,10 +319,16 @@ export const COMMANDS: Cases = {
     expect(dates).toHaveLength(2);
     for (const [date] of dates) await sweep(date);
   },
-  'Name a file of edits, or - for standard input': async (refused) => {
+  'Name a file, or - for standard input': async (refused) => {
     const log = await snapshotted();
     await refused(() => here('append', log, join(files, 'nowhere')));
     await here('append', log, await file('edits', '{"op":"insertRows","at":0,"count":1}\n'));
+  },
+  'Give --format csv or --format xlsx': async (refused) => {
+    const log = await snapshotted();
+    const cities = await file('cities', 'Denver,CO\n');
+    await refused(() => here('import', log, cities));
+    await here('import', log, cities, '--format', 'csv');
   },
   'Name a file that can be written': async (refused) => {
     const log = await snapshotted();

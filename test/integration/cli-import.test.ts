@@ -1,0 +1,151 @@
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { runCli, startCli } from '../support/cli.ts';
+import { CliPlace } from '../support/cli-place.ts';
+
+const MB = 2 ** 20;
+const CITIES = 'city,state\nDenver,CO\nAustin,TX\n';
+const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
+
+let place: CliPlace;
+
+beforeAll(async () => {
+  place = await CliPlace.open();
+});
+afterAll(() => place.close());
+
+function pathOf(name: string): string {
+  return join(place.directory, name);
+}
+
+async function write(name: string, content: string | Uint8Array): Promise<string> {
+  await writeFile(pathOf(name), content);
+  return pathOf(name);
+}
+
+async function csvOf(log: LogId): Promise<string> {
+  return (await runCli(['export', log, ...place.words])).stdout;
+}
+
+describe('import', () => {
+  test('a file becomes one entry and a snapshot', async () => {
+    const log = await place.log();
+    const file = await write('cities.csv', CITIES);
+    expect(await place.json('import', log, file)).toEqual({
+      log,
+      position: { segment: 0, entry: 1 },
+      snapshot: { segment: 0, entry: 2 },
+      file: (await place.keys(log, 'bodies'))[0],
+      rows: 3,
+      columns: 2,
+      cells: 6,
+    });
+    const shown = await runCli(['import', log, file, '--row', '3', '--column', '1', ...place.words]);
+    expect(shown.stdout).toContain('6 cells in 3 rows and 2 columns imported at 0/3');
+    await place.json('work', '--until-idle');
+    expect(await csvOf(log)).toBe('city,state,\nDenver,CO,\nAustin,TX,\n,city,state\n,Denver,CO\n,Austin,TX\n');
+    expect(await place.json('replay', log)).toMatchObject({ equal: true });
+  });
+
+  test('a pipe and standard input are read as files are', async () => {
+    const log = await place.log();
+    const words = ['import', log, '-', '--format', 'csv', '--delimiter', ';', '--json', ...place.words];
+    const { stdout } = await runCli(words, { input: CITIES.replaceAll(',', ';') });
+    expect(JSON.parse(stdout)).toMatchObject({ rows: 3, columns: 2, cells: 6 });
+    expect(await csvOf(log)).toBe(CITIES);
+  });
+
+  test('the extension says the form: tabs, and lines as append takes them', async () => {
+    const log = await place.log();
+    await place.json('import', log, await write('cities.tsv', CITIES.replaceAll(',', '\t')));
+    const lines = await write('more.ndjson', '{"op":"set","cells":[[3,0,"Boise"],[3,1,"ID"]]}\n');
+    expect(await place.json('import', log, lines)).toMatchObject({ entries: 1, snapshots: 0 });
+    expect(await csvOf(log)).toBe(`${CITIES}Boise,ID\n`);
+  });
+
+  test('an import that cannot be folded is refused, and changes nothing', async () => {
+    const log = await place.log({ type: 'Set', cells: [[0, 0, 'kept']] });
+    const good = await write('good.csv', CITIES);
+    const bad: readonly (readonly [string, RegExp, ...string[]])[] = [
+      ['WORKBOOK_INVALID', /^'.*open\.csv': row 3: a quote is not closed.*log/, await write('open.csv', 'a\nb\n"c')],
+      ['WORKBOOK_INVALID', /UTF-8/, await write('latin.csv', Buffer.from('caf\xe9', 'latin1'))],
+      ['WORKBOOK_INVALID', /zip\.csv/, await write('zip.csv', Uint8Array.of(0x50, 0x4b, 3, 4, 0, 0, 0, 0))],
+      ['WORKBOOK_INVALID', /text\.xlsx/, await write('text.xlsx', CITIES)],
+      ['WORKBOOK_INVALID', /sheets/, good, '--sheet', 'Cities'],
+      ['WORKBOOK_INVALID', /delimiter/, good, '--delimiter', ';;'],
+      ['SHEET_LIMIT', /row 4294967296/, good, '--row', '4294967294'],
+      ['SHEET_LIMIT', /column 1048576/, good, '--column', '1048575'],
+      ['USAGE', /form of/, await write('cities.txt', CITIES)],
+      ['USAGE', /cannot be read/, pathOf('missing.csv')],
+      ['USAGE', /not a whole number from 0/, good, '--row', '-1'],
+      ['USAGE', /sheets/, good, '--reducer', 'collections'],
+    ];
+    const refusals = await place.refusals(...bad.map(([, , ...words]) => ['import', log, ...words]));
+    for (const [i, [code, message]] of bad.entries()) {
+      expect(refusals[i]?.code).toBe(code);
+      expect(refusals[i]?.message).toMatch(message);
+      expect(refusals[i]?.advice).not.toBe('');
+    }
+    const [unknown] = await place.refusals(['import', UNKNOWN, good]);
+    expect(unknown).toMatchObject({ code: 'LOG_NOT_FOUND', log: UNKNOWN });
+  });
+});
+
+describe('a million rows of ten columns', () => {
+  const ROWS = 1_000_000;
+  const COLUMNS = 10;
+  const LIMIT = 512 * MB;
+
+  async function writeRows(name: string): Promise<string> {
+    const file = createWriteStream(pathOf(name));
+    for (let row = 0; row < ROWS; row += 1_000) {
+      let text = '';
+      for (let i = row; i < row + 1_000; i++) {
+        text += `row ${i}`;
+        for (let column = 1; column < COLUMNS; column++) text += `,${((i * 7919 * column) % 9_999_991) / 100}`;
+        text += '\n';
+      }
+      if (!file.write(text)) await once(file, 'drain');
+    }
+    file.end();
+    await once(file, 'close');
+    return pathOf(name);
+  }
+
+  /** Runs a command. @returns its answer, and the peak of its memory in bytes */
+  async function measured(...words: readonly string[]): Promise<{ answer: Record<string, unknown>; peak: number }> {
+    const child = startCli([...words, '--json', ...place.words]);
+    let stdout = '';
+    let peak = 0;
+    child.stdout?.on('data', (data: Buffer) => {
+      stdout += data.toString();
+    });
+    // The kernel keeps the peak, so only the time after the last look is unknown.
+    const look = async (): Promise<void> => {
+      const status = await readFile(`/proc/${child.pid}/status`, 'utf8').catch(() => '');
+      peak = Math.max(peak, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0) * 1024);
+    };
+    const timer = setInterval(() => void look(), 100);
+    await once(child, 'close');
+    clearInterval(timer);
+    return { answer: JSON.parse(stdout), peak };
+  }
+
+  test.runIf(process.platform === 'linux')('import and snapshot of a CSV file each take at most 512 MB', async () => {
+    const log = await place.log();
+    const imported = await measured('import', log, await writeRows('large.csv'));
+    expect(imported.answer).toMatchObject({ rows: ROWS, columns: COLUMNS, cells: ROWS * COLUMNS });
+    expect(imported.peak).toBeGreaterThan(30 * MB);
+    expect(imported.peak).toBeLessThan(LIMIT);
+    const worked = await measured('work', '--until-idle');
+    expect(worked.answer).toMatchObject({ stopped: [], failures: [] });
+    expect(worked.peak).toBeLessThan(LIMIT);
+    const last = await place.json('view', log, '--rows', `${ROWS - 1}:${ROWS}`, '--columns', '0:1');
+    expect(last).toMatchObject({ rows: [[`row ${ROWS - 1}`]] });
+    console.log(`CSV: import ${Math.round(imported.peak / MB)} MB, work ${Math.round(worked.peak / MB)} MB`);
+  });
+});
