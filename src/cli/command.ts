@@ -5,6 +5,7 @@ import { InterruptedError, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
+import { MAX_COLUMNS, MAX_ROWS } from '../state/spreadsheet/cell-key.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
@@ -175,6 +176,24 @@ export const parse = {
     if (!/^\d{1,10}$/.test(text) || number > MAX_NUMBER)
       throw new UsageError(`'${text}' is not the number of a segment`);
     return number;
+  },
+  /**
+   * Parses the number of a row, from 0.
+   * @throws UsageError
+   */
+  row: (text: string): number => {
+    if (/^\d{1,10}$/.test(text) && Number(text) < MAX_ROWS) return Number(text);
+    throw new UsageError(`'${text}' is not the number of a row`);
+  },
+  /**
+   * Parses ROW:COLUMN, each from 0.
+   * @throws UsageError
+   */
+  cell: (text: string): { readonly row: number; readonly column: number } => {
+    const match = /^(\d{1,10}):(\d{1,10})$/.exec(text);
+    const [row, column] = [Number(match?.[1]), Number(match?.[2])];
+    if (match !== null && row < MAX_ROWS && column < MAX_COLUMNS) return { row, column };
+    throw new UsageError(`'${text}' is not a cell`, { advice: "Write ROW:COLUMN, such as '3:1'" });
   },
   /** @throws UsageError */
   span: (text: string): Span => {

@@ -11,6 +11,7 @@ import { entriesCommand } from './commands/entries.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
 import { importCommand } from './commands/import.ts';
+import { historyCommand } from './commands/history.ts';
 import { inspectCommand } from './commands/inspect.ts';
 import { listCommand } from './commands/list.ts';
 import { policyCommandOfLogs } from './commands/policy.ts';
@@ -57,6 +58,7 @@ export function makeProgram(): Command {
     entriesCommand(),
     snapshotsCommand(),
     diffCommand(),
+    historyCommand(),
     replayCommand(),
     verifyCommand(),
     resumeCommand(),

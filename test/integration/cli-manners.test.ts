@@ -361,6 +361,37 @@ test('diff shows the rows, columns and cells that changed between two moments', 
   expect(await say('diff', log, '0/3', '0/3')).toMatchObject({ code: 0, stdout: '' });
 });
 
+test('history lists the values of a place, whether the reducer keeps them or not', async () => {
+  const log = await place.client.createLog();
+  const edits = [
+    { body: [[0, 0, 'Denver']] },
+    { body: [[0, 0, 'Austin']], metadata: { by: 'Ann' } },
+    { body: [[0, 0, '']] },
+  ].map((entry) => ({ type: 'Set', version: 1, ...entry }));
+  for (const entry of edits) await place.client.addEntry(log, entry);
+  await place.json('sweep', '--log', log);
+  const expected = [
+    { number: 1, value: 'Denver' },
+    { number: 2, value: 'Austin', metadata: { by: 'Ann' } },
+    { number: 3, position: { segment: 0, entry: 3 } },
+  ];
+  for (const reducer of [[], ['--reducer', 'spreadsheet+history']]) {
+    for (const cell of [
+      ['--cell', '0:0'],
+      ['--map', 'cells', '--key', '0'],
+    ]) {
+      const { revisions } = await place.json('history', log, ...cell, ...reducer);
+      expect(revisions).toMatchObject(expected);
+      expect(revisions).not.toHaveProperty([2, 'value']);
+    }
+    expect((await place.json('history', log, '--row', '0', '--limit', '1', ...reducer)).revisions).toMatchObject([
+      { number: 3, value: [[0, null]] },
+    ]);
+    const past = await place.json('history', log, '--cell', '0:0', '--at', '0/2', ...reducer);
+    expect(past.revisions).toMatchObject([{ number: 1, value: 'Denver' }]);
+  }
+});
+
 test('status lists logs in order, although it reads several at the same time', async () => {
   for (let i = 0; i < 20; i++) await place.client.createLog();
   const { logs } = await place.json('status');

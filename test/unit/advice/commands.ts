@@ -402,6 +402,23 @@ export const COMMANDS: Cases = {
     await refused(() => here('view', log, '--rows', '0:1', '--columns', '0:1', ...own));
     await here('state', log, ...own);
   },
+  'Give --cell ROW:COLUMN, --row N, --map NAME with --key KEY, or --collection NAME with --item ID': async (
+    refused,
+  ) => {
+    const words = ['history', await snapshotted()];
+    for (const more of [[], ['--map', 'cells'], ['--row', '0', '--cell', '0:0'], ['--row', '0', '--item', 'a']]) {
+      await refused(() => here(...words, ...more));
+    }
+    for (const place of [
+      ['--cell', '0:0'],
+      ['--row', '0'],
+      ['--map', 'cells', '--key', '0'],
+    ]) {
+      await here(...words, ...place);
+    }
+    const documents = await place.client.createLog();
+    await here('history', documents, '--collection', 'tasks', '--item', 'a', '--reducer', 'collections');
+  },
   'Nothing was changed. Give --reducer …, or --reducer … to change the reducer of the log': async (refused) => {
     const recorded = await place.client.createLog();
     await here('sweep', '--log', recorded, '--reducer', 'spreadsheet+history');

@@ -129,6 +129,12 @@ export const VALUES: Cases = {
     await refused(() => loadPastState(sheet.deps, LOG, new Date(sheet.nowMs - 1)));
     await loadPastState(sheet.deps, LOG, new Date(sheet.nowMs));
   },
+  "Write ROW:COLUMN, such as '3:1'": async (refused) => {
+    for (const text of ['3', '3:', 'a:b', `${2 ** 32}:0`]) {
+      const [example = ''] = quoted(await refused(() => parse.cell(text))).slice(-1);
+      expect(parse.cell(example)).toEqual({ row: 3, column: 1 });
+    }
+  },
   "Write FROM:TO, such as '0:50' for the first fifty": async (refused) => {
     const [example = ''] = quoted(await refused(() => parse.span('50')));
     expect(parse.span(example)).toEqual({ from: 0, to: 50 });
