@@ -10,14 +10,14 @@ import { show } from './random-reducers.ts';
 export type Dump = ReadonlyMap<string, string>;
 
 /** The cells of a sheet. Places are `row:column`. */
-export async function dumpSheet(state: FrozenState): Promise<Dump> {
+export async function dumpSheet(state: Pick<FrozenState, 'draft'>): Promise<Dump> {
   const dump = new Map<string, string>();
   for await (const cell of sheetOf(state.draft).cells()) dump.set(placeOfCell(cell), show(cell.value));
   return dump;
 }
 
 /** The metadata record and the items of a state. */
-export async function dumpItems(state: FrozenState): Promise<Dump> {
+export async function dumpItems(state: Pick<FrozenState, 'meta' | 'mapNames' | 'map'>): Promise<Dump> {
   const dump = new Map<string, string>();
   for (const [name, value] of state.meta) dump.set(placeOf({ kind: 'meta', name }), show(value));
   for (const map of state.mapNames) {
