@@ -5,7 +5,7 @@ import { mappedLayout } from '../../log/division-policy.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { divisionFrom } from '../division-options.ts';
 import { count } from '../format.ts';
 import { exitCodeOf } from '../signals.ts';
@@ -18,11 +18,7 @@ const HELP = `
 The command reads the keys of the application's table and writes the first segments of each log to
 the Segment table. It writes nothing to the application's table. Interrupt it and run it again: it
 continues where it stopped. Segments that are recorded keep their size. Use a Segment table and a
-bucket that no other table and no other mapping uses: their logs may have the same ids.
-
-Examples:
-  logfold adopt --mapping mapping.json --entry-table orders --segment-table segments --bucket b
-  logfold adopt 123 --mapping mapping.json --entry-table orders --local data`;
+bucket that no other table and no other mapping uses: their logs may have the same ids.`;
 
 export function adoptCommand() {
   return command('adopt', "Register the logs that are already in your application's table.")
@@ -31,6 +27,13 @@ export function adoptCommand() {
     .option('--snapshot-every-entries <n>', 'items between two snapshots', parse.count)
     .option('--segment-every-entries <n>', 'items of a segment; a multiple of the items of a snapshot', parse.count)
     .addHelpText('after', HELP)
+    .addHelpText(
+      'after',
+      examples(
+        'adopt --mapping mapping.json --entry-table orders --segment-table segments --bucket b',
+        'adopt 123 --mapping mapping.json --entry-table orders --local data',
+      ),
+    )
     .action((log, options) => {
       if (options.mapping === undefined) {
         throw new UsageError('only a table of your application has logs to register, and it needs a mapping', {

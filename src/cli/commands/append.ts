@@ -40,6 +40,10 @@ export function appendCommand() {
     )
     .option('--check', 'compare every check line with the sheet, loaded again from snapshot and tail', false)
     .addHelpText('after', LINES)
+    .addHelpText(
+      'after',
+      examples('append budget edits.ndjson --check', 'entries budget --application --json | logfold append copy -'),
+    )
     .action(appendFile);
 }
 
@@ -150,6 +154,7 @@ export function segmentCommand() {
     'End the newest segment and start the next. The newest segment must have a complete snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
+    .addHelpText('after', examples('segment budget'))
     .action((log, options) => {
       requireOwnSchema(options, log);
       return inEnvironment(options, async ({ logs }, output) => {

@@ -2,7 +2,7 @@ import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { toHex } from '../../codec/bytes.ts';
 import { archiveSegment, planArchive } from '../../workers/retention/archive-segment.ts';
 import type { NotRetained } from '../../workers/retention/segment-state.ts';
-import { inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse } from '../command.ts';
 import { countEntries, formatBytes } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { dueSegments, policyOfLog } from '../retention.ts';
@@ -17,6 +17,7 @@ export function archiveCommand() {
     .option('--dry-run', 'write nothing, and print what would be written', false)
     .option('--replace-foreign', REPLACE_ARCHIVES, false)
     .addHelpText('after', POLICY_HELP)
+    .addHelpText('after', examples('archive budget', 'archive budget 3 --dry-run'))
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
         const { replaceForeign } = options;

@@ -1,5 +1,5 @@
 import { type CollectResult, collectLog } from '../../workers/gc/collect.ts';
-import { inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes, formatDuration } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { policyOfLog, warnOfShortGrace } from '../retention.ts';
@@ -15,6 +15,7 @@ export function collectCommand() {
       'after',
       `${POLICY_HELP}\nThe first run lists the garbage. A run after the grace period removes it. With --grace 0s, the first run removes it.`,
     )
+    .addHelpText('after', examples('collect budget --dry-run', 'collect budget --grace 0s'))
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
         const policy = await policyOfLog(environment, log, policyChanges(options));

@@ -3,7 +3,7 @@ import { checkPolicy } from '../../retention/retention-policy.ts';
 import { type ExpireResult, expireSegment } from '../../workers/retention/expire-segment.ts';
 import { requireSegment } from '../../workers/retention/segment-state.ts';
 import { undoExpiry } from '../../workers/retention/undo-expiry.ts';
-import { inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse } from '../command.ts';
 import { countEntries, formatDate } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import {
@@ -26,6 +26,10 @@ export function expireCommand() {
     .addOption(capacityShareOption())
     .option('--dry-run', 'change nothing, and print what would be done', false)
     .addHelpText('after', `${POLICY_HELP}\nIf the policy says never, this command uses --expire ttl.`)
+    .addHelpText(
+      'after',
+      examples('expire budget --keep-segments 10 --expire ttl', 'expire budget 3 --dry-run', 'expire budget 3 --undo'),
+    )
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
         const { dryRun, undo } = options;

@@ -6,7 +6,7 @@ import { foldsSheets, sheetOf } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
@@ -46,6 +46,14 @@ export function exportCommand() {
     )
     .addHelpText('after', MOMENT_HELP)
     .addHelpText('after', FORMATS)
+    .addHelpText(
+      'after',
+      examples(
+        'export budget > budget.csv',
+        'export budget --at 2026-01-31 --csv january.csv',
+        'export votes --reducer votes.js --json',
+      ),
+    )
     .action((log, { at, rows: span, allRows, csv, ...options }) =>
       inEnvironment(options, async (environment, output) => {
         const { reducer } = environment.deps;

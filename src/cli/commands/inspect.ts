@@ -12,7 +12,7 @@ import type { TableSample } from '../../inspection/table-sample.ts';
 import { streamFilterOf } from '../../mapping/key-pattern.ts';
 import { parseMapping } from '../../mapping/schema-mapping.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
-import { command, parse } from '../command.ts';
+import { command, examples, parse } from '../command.ts';
 import { openDynamoDb } from '../environment.ts';
 import { count, PLAIN_TABLE } from '../format.ts';
 import { Output, writeFile } from '../output.ts';
@@ -24,11 +24,7 @@ const READ_UNITS = 100;
 
 const HELP = `
 The command reads items from all over the table and some partitions from their first item on. It
-writes nothing to the table and needs no other table and no bucket.
-
-Examples:
-  logfold inspect orders --output mapping.json
-  logfold inspect orders --local data --sample 5000 --read-units 20`;
+writes nothing to the table and needs no other table and no bucket.`;
 
 export function inspectCommand() {
   return command('inspect', 'Sample a table of your application, and propose a mapping of its items to entries.')
@@ -38,6 +34,10 @@ export function inspectCommand() {
     .option('--read-units <n>', 'use at most so many read units per second', parse.count, READ_UNITS)
     .option('--output <file>', 'write the mapping into this file')
     .addHelpText('after', HELP)
+    .addHelpText(
+      'after',
+      examples('inspect orders --output mapping.json', 'inspect orders --local data --sample 5000 --read-units 20'),
+    )
     .action(async (table, options) => {
       const place = await untilInterrupted(() => openDynamoDb(options));
       try {

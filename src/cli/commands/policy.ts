@@ -2,7 +2,7 @@ import { printable, UsageError } from '../../errors.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type PolicyChanges, readPolicies, writePolicy } from '../../retention/policies.ts';
 import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
-import { inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse } from '../command.ts';
 import { policyChanges, policyCommand } from '../policy-options.ts';
 import { requireTtl } from '../retention.ts';
 
@@ -15,6 +15,7 @@ export function policyCommandOfLogs() {
     .argument('[log]', 'the log; by default, all logs that have their own policy', parse.log)
     .option('--clear', "remove the log's own policy, so that the policy of the deployment applies", false)
     .addHelpText('after', OWN_HELP)
+    .addHelpText('after', examples('policy', 'policy budget --keep-days 30 --expire ttl', 'policy budget --clear'))
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
         const { deps } = environment;

@@ -2,7 +2,7 @@ import { withScratch } from '../../adapters/filesystem/scratch.ts';
 import { comparePositions, formatPosition } from '../../ids/position.ts';
 import { assertPosition } from '../../log/newest.ts';
 import { type Replayed, replay } from '../../workers/inspect/replay.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { countEntries } from '../format.ts';
 
 export function replayCommand() {
@@ -21,6 +21,7 @@ export function replayCommand() {
       'start from the snapshot that is stored at this entry, which is not checked; by default from the beginning',
       parse.position,
     )
+    .addHelpText('after', examples('replay budget', 'replay budget --at 4/200 --from 4/0'))
     .action((log, options) =>
       inEnvironment(options, async ({ deps, requireReducer }, output) => {
         await requireReducer(log);

@@ -4,7 +4,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { querySegments } from '../../log/newest.ts';
 import { MAX_KEEP_DAYS } from '../../retention/retention-policy.ts';
 import { type RestoreResult, restoreSegment } from '../../workers/retention/restore-segment.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import type { Environment } from '../environment.ts';
 import { countEntries, parseDuration } from '../format.ts';
 import { capacityShareOption, rateLimiterOf } from '../retention.ts';
@@ -14,11 +14,7 @@ const MAX_HOLD_SECONDS = MAX_KEEP_DAYS * 24 * 3600;
 
 const HELP = `
 With a mapping, the application's items come back as they were. Another table for them must exist and
-have the same keys.
-
-Examples:
-  logfold restore LOG 3 --entry-table entries --segment-table segments --bucket b
-  logfold restore LOG --mapping mapping.json --to-entry-table copy --to-segment-table copy-segments`;
+have the same keys.`;
 
 export function restoreCommand() {
   return command('restore', 'Put the entries of archived segments back into the table, or into another table.')
@@ -34,6 +30,13 @@ export function restoreCommand() {
     .addOption(capacityShareOption())
     .option('--dry-run', 'write nothing, and print what would be written', false)
     .addHelpText('after', HELP)
+    .addHelpText(
+      'after',
+      examples(
+        'restore LOG 3 --entry-table entries --segment-table segments --bucket b',
+        'restore LOG --mapping mapping.json --to-entry-table copy --to-segment-table copy-segments',
+      ),
+    )
     .action((log, number, options) =>
       inEnvironment({ ...options, creates: true }, async (environment, output) => {
         const { toEntryTable, toSegmentTable, dryRun } = options;

@@ -4,13 +4,14 @@ import { queryNewestSegments } from '../../log/newest.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
 import { type FlushResult, flushSnapshot } from '../../workers/snapshot/flush-snapshot.ts';
 import { newestSnapshot } from '../../workers/snapshot/snapshot-entry.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 import { requireOwnSchema } from '../mapping.ts';
 
 export function snapshotCommand() {
   return command('snapshot', 'Append a Snapshot entry, which asks for a snapshot of all entries before it.')
     .argument('<log>', 'the log', parse.log)
+    .addHelpText('after', examples('snapshot budget'))
     .action((log, options) => {
       requireOwnSchema(options, log);
       return inEnvironment(options, async ({ logs }, output) => {
@@ -24,6 +25,7 @@ export function flushCommand() {
   return command('flush', 'Flush the newest snapshot: write its buffered edits into the tree, however few they are.')
     .alias('compact')
     .argument('<log>', 'the log', parse.log)
+    .addHelpText('after', examples('flush budget'))
     .action((log, options) =>
       inEnvironment(options, async ({ deps, requireReducer }, output) => {
         await requireReducer(log);
@@ -70,6 +72,7 @@ export function resumeCommand() {
     'Resume a stopped log once the cause of the stop is fixed: remove the stop note and ask for a snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
+    .addHelpText('after', examples('resume budget'))
     .action((log, options) =>
       inEnvironment(options, async ({ logs, deps, mapped }, output) => {
         await queryNewestSegments(deps.store, log, { consistent: true });

@@ -9,7 +9,7 @@ import {
   type SegmentStatus,
   segmentStatuses,
 } from '../../workers/inspect/status.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes, formatDate, PLAIN_TABLE } from '../format.ts';
 
 /** Logs that are read at the same time. */
@@ -18,6 +18,7 @@ const CONCURRENCY = 16;
 export function statusCommand() {
   return command('status', 'Show the status of a log and each of its segments, or of all logs.')
     .argument('[log]', 'the log; by default, all logs', parse.log)
+    .addHelpText('after', examples('status', 'status budget', "status --json | jq '.logs[] | select(.stopped)'"))
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
         const deps = { ...environment.deps, store: environment.deps.tables };

@@ -10,7 +10,7 @@ import { logsByAge } from '../../workers/inspect/status.ts';
 import type { Job } from '../../workers/jobs/job.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
-import { inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom } from '../division-options.ts';
 import type { Place } from '../environment.ts';
 import { count } from '../format.ts';
@@ -44,6 +44,14 @@ export function sweepCommand() {
     )
     .option('--dry-run', 'change nothing, and list what would be done', false)
     .addHelpText('after', POLICY_HELP)
+    .addHelpText(
+      'after',
+      examples(
+        'sweep --dry-run',
+        'sweep --log budget',
+        'sweep --snapshot-every-entries 200 --segment-every-entries 1000',
+      ),
+    )
     .action((options) => {
       const log = optionalLog(options);
       return inEnvironment(options, async (environment, output) => {

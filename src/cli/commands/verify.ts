@@ -1,5 +1,5 @@
 import { describeProblem, verify } from '../../workers/inspect/verify.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 
 export function verifyCommand() {
@@ -8,6 +8,7 @@ export function verifyCommand() {
     'Check that a log is complete: its entries, its archives, and every chunk of every kept snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
+    .addHelpText('after', examples('verify budget'))
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
         const progress = output.progress('Chunks checked');

@@ -5,7 +5,7 @@ import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } 
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom } from '../division-options.ts';
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
@@ -19,6 +19,7 @@ export function workCommand() {
     .option('--until-idle', 'end when nothing is left to do; exit code 1 if something failed', false)
     .option('--concurrency <n>', 'logs to work on at the same time', parse.count, 2)
     .addHelpText('after', POLICY_HELP)
+    .addHelpText('after', examples('work --local data', 'work --until-idle --json'))
     .action((options) =>
       inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const { deps } = environment;
@@ -170,21 +171,23 @@ class Summary {
 }
 
 export function engineCommand() {
-  return command(
-    'engine',
-    'Run the embedded engine until interrupted, and print the endpoint for your own programs.',
-  ).action((options) => {
-    if (options.local === undefined) {
-      throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
-    }
-    return inEnvironment({ ...options, creates: true, endsItself: true }, async ({ endpoint, lost }, output, stop) => {
-      const signal = AbortSignal.any([stop, lost]);
-      output.result({ endpoint }, `DynamoDB answers at ${endpoint}. Any credentials and region work.`);
-      // A signal handler alone does not keep the process alive.
-      const alive = setInterval(() => {}, 60_000);
-      if (!signal.aborted) await once(signal, 'abort');
-      clearInterval(alive);
-      lost.throwIfAborted();
+  return command('engine', 'Run the embedded engine until interrupted, and print the endpoint for your own programs.')
+    .addHelpText('after', examples('engine --local data'))
+    .action((options) => {
+      if (options.local === undefined) {
+        throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
+      }
+      return inEnvironment(
+        { ...options, creates: true, endsItself: true },
+        async ({ endpoint, lost }, output, stop) => {
+          const signal = AbortSignal.any([stop, lost]);
+          output.result({ endpoint }, `DynamoDB answers at ${endpoint}. Any credentials and region work.`);
+          // A signal handler alone does not keep the process alive.
+          const alive = setInterval(() => {}, 60_000);
+          if (!signal.aborted) await once(signal, 'abort');
+          clearInterval(alive);
+          lost.throwIfAborted();
+        },
+      );
     });
-  });
 }
