@@ -11,8 +11,10 @@ import type { FoldFile, Reducer, ReducerDraft } from '../../src/state/reducer.ts
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { bodyKey, bodyPrefix } from '../../src/store/keys.ts';
 import { nodeStore } from '../support/chunks.ts';
+import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { collectAfterEachGrace, expectWhole } from '../support/gc-scenario.ts';
 import { interceptBlobStore } from '../support/interceptor.ts';
+import { LiveLog, rowsOf } from '../support/live-logs.ts';
 import { entryAt, LOG, newLogId, testLogClient } from '../support/logs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 
@@ -294,4 +296,45 @@ test('a file stays while an entry names it, in the table and in an archive, and 
   await collectAfterEachGrace(sheet, 3);
   expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual([named]);
   await expectWhole(sheet);
+});
+
+test('an import that dies at any point leaves a whole log, and an orphaned file is collected', {
+  tags: ['I4', 'I5'],
+}, async () => {
+  const bytes = bytesOf(1000);
+  const importFile = async ({ tables, blobs }: SheetLog['deps']): Promise<void> => {
+    const { client } = testLogClient({ store: tables, blobs });
+    const file = await client.saveFile(LOG, sourceOf(bytes));
+    await client.addEntry(LOG, { type: 'Set', version: 1, body: [[0, 0, 'imported']], file });
+  };
+  const deaths = await deathsOf(await SheetLog.create(), importFile);
+  expect(deaths.map(({ name }) => name)).toEqual(expect.arrayContaining(['putStream', 'getRange', 'putEntries']));
+  const outcomes = new Set<string>();
+  for (const death of deaths) {
+    const sheet = await SheetLog.create();
+    await dieDuring(sheet, death, importFile);
+    const uploaded = await sheet.keys(bodyPrefix(LOG));
+    const rows = await sheet.rows(await sheet.completed());
+    await collectAfterEachGrace(sheet, 3);
+    expect(await sheet.keys(bodyPrefix(LOG))).toEqual(rows.length === 0 ? [] : uploaded);
+    expect(await Array.fromAsync(sheet.blobs.uploads(''))).toEqual([]);
+    await expectWhole(sheet);
+    outcomes.add(`${uploaded.length} uploaded, ${rows.length} imported`);
+  }
+  expect([...outcomes].sort()).toEqual(['0 uploaded, 0 imported', '1 uploaded, 0 imported', '1 uploaded, 1 imported']);
+});
+
+test('a document folds and shows an import before it appends it, and refuses a file that is no workbook', async () => {
+  const live = await LiveLog.create();
+  const document = await live.open();
+  const save = (text: string) => live.sheet.saveFile(new TextEncoder().encode(text));
+  const entry = { type: 'Import', version: 1, body: { format: 'csv' } };
+  await document.append({ ...entry, file: await save('city\nDenver\n') });
+  await document.mutate({ ...entry, body: { format: 'csv', row: 2 }, file: await save('Austin') });
+  const reader = await live.open();
+  for (const each of [document, reader]) expect(await rowsOf(each)).toEqual([['city'], ['Denver'], ['Austin']]);
+  const refused = document.append({ ...entry, file: await save('"Boise') });
+  await expect(refused).rejects.toMatchObject({ code: 'ENTRY_REJECTED' });
+  await document.refresh();
+  expect(await rowsOf(document)).toHaveLength(3);
 });
