@@ -112,6 +112,18 @@ describe('the state at a position', () => {
     expect(await readRows(loaded.draft)).toEqual(counted(130, 50));
   });
 
+  test('it starts from no other snapshot of an archived segment than the last', { tags: ['I4'] }, async () => {
+    const sheet = await counting(100, 30);
+    await sheet.covered();
+    expect((await load(sheet, at(0, 89))).loaded.base?.position).toEqual(at(0, 60));
+    await sheet.archive();
+    await collectAfterEachGrace(sheet, 5);
+    const { loaded } = await load(sheet, at(0, 89));
+    expect(loaded.base).toBeUndefined();
+    expect(await readRows(loaded.draft)).toEqual(counted(89, 30));
+    expect((await load(sheet, at(0, 95))).loaded.base?.position).toEqual(at(0, 90));
+  });
+
   test('it starts from Last Snapshot of a segment if chunks of the nearest are missing', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(60, 3);
