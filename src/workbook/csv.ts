@@ -1,13 +1,12 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { WorkbookInvalidError } from '../errors.ts';
-import { checkSignature, SIGNATURE_BYTES } from './file-signature.ts';
+import { checkSignature } from './invalid-workbook.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell, type WorkbookRow } from './row.ts';
+import { decodeText } from './text-decoding.ts';
 import { typedValue } from './typed-text.ts';
 
 const MAX_COLUMNS = 2 ** 20;
-/** Bytes that are decoded together. Sources may give longer slices. */
-const SLICE_BYTES = 64 * 1024;
 
 const QUOTES_ADVICE = 'Correct the row in the file: quotes around a field are closed, and quotes inside it are doubled';
 const ENCODING_ADVICE = 'Save the file again as CSV in UTF-8';
@@ -25,13 +24,14 @@ export interface CsvOptions {
 /**
  * Reads a CSV file as RFC 4180 defines it, in UTF-8, or in UTF-16 with a byte order mark. A row may
  * have fewer fields than others. Quotes inside a field that does not begin with one are text.
- * @throws WorkbookInvalidError if the file is no text, a quote is not closed, text follows a closing
- * quote, or a row exceeds a limit
+ * @throws WorkbookInvalidError if the file is no text, a quote is not closed, text follows a
+ * closing quote, or a row exceeds a limit
  */
 export async function* readCsv(file: ByteSource, options: CsvOptions): AsyncGenerator<WorkbookRow[]> {
   const parser = new CsvParser(options);
-  for await (const bytes of slices(file)) {
-    parser.write(bytes);
+  const notText = () => parser.error('the text after it is not UTF-8', ENCODING_ADVICE);
+  for await (const text of decodeText(file(), notText, (first) => checkSignature(first, 'csv'))) {
+    parser.write(text);
     if (parser.batch.full) yield parser.batch.take();
   }
   parser.end();
@@ -39,22 +39,12 @@ export async function* readCsv(file: ByteSource, options: CsvOptions): AsyncGene
   if (last.length > 0) yield last;
 }
 
-async function* slices(file: ByteSource): AsyncGenerator<Uint8Array> {
-  for await (const bytes of file()) {
-    for (let at = 0; at < bytes.length; at += SLICE_BYTES) yield bytes.subarray(at, at + SLICE_BYTES);
-  }
-}
-
-type Decoder = InstanceType<typeof TextDecoder>;
 type FieldPart = 'start' | 'plain' | 'quoted' | 'after quote';
 
 class CsvParser {
   readonly batch = new RowBatch();
   readonly #delimiter: number;
   readonly #typed: boolean;
-  #decoder: Decoder | undefined;
-  /** Bytes before the decoder is known. */
-  #first: Uint8Array = new Uint8Array();
   #row = 0;
   #column = 0;
   #cells: WorkbookCell[] = [];
@@ -74,39 +64,15 @@ class CsvParser {
     this.#typed = values === 'typed';
   }
 
-  write(bytes: Uint8Array): void {
-    if (this.#decoder !== undefined) return this.#parse(this.#decode(bytes, true));
-    // A slice may be shorter than a byte order mark.
-    const first = new Uint8Array([...this.#first, ...bytes]);
-    this.#first = first;
-    if (first.length >= SIGNATURE_BYTES) this.#start();
-  }
-
   end(): void {
-    if (this.#decoder === undefined) this.#start();
-    this.#parse(this.#decode(new Uint8Array(), false));
-    if (this.#in === 'quoted') throw this.#error('a quote is not closed', QUOTES_ADVICE);
+    if (this.#in === 'quoted') throw this.error('a quote is not closed', QUOTES_ADVICE);
     if (this.#in === 'start' && this.#column === 0) return;
     this.#endField(this.#held);
     this.#endRow();
   }
 
-  #start(): void {
-    const bytes = this.#first;
-    this.#first = new Uint8Array();
-    checkSignature(bytes, 'csv');
-    this.#decoder = decoderFor(bytes);
-    this.#parse(this.#decode(bytes, true));
-  }
-
-  #decode(bytes: Uint8Array, stream: boolean): string {
-    const text = decodeStrictly(this.#decoder, bytes, stream);
-    if (text === undefined) throw this.#error('the text after it is not UTF-8', ENCODING_ADVICE);
-    if (text.includes('\0')) throw this.#error('binary data follows it', ENCODING_ADVICE);
-    return text;
-  }
-
-  #parse(text: string): void {
+  write(text: string): void {
+    if (text.includes('\0')) throw this.error('binary data follows it', ENCODING_ADVICE);
     let from = 0;
     let i = 0;
     if (this.#skipLf && text.length > 0) {
@@ -135,7 +101,7 @@ class CsvParser {
         }
         from = i + 1;
       } else if (this.#in === 'after quote') {
-        if (c !== QUOTE) throw this.#error('text follows a closing quote', QUOTES_ADVICE);
+        if (c !== QUOTE) throw this.error('text follows a closing quote', QUOTES_ADVICE);
         // The second of two quotes is text, and so begins the next part of the field.
         this.#in = 'quoted';
       } else if (this.#in === 'start') {
@@ -156,9 +122,9 @@ class CsvParser {
     if (text !== '') this.#cells.push([this.#column, this.#value(text)]);
     this.#rowCharacters += text.length;
     if (this.#rowCharacters > MAX_ROW_CHARACTERS) {
-      throw this.#error(`its texts exceed ${MAX_ROW_CHARACTERS} characters`, QUOTES_ADVICE);
+      throw this.error(`its texts exceed ${MAX_ROW_CHARACTERS} characters`, QUOTES_ADVICE);
     }
-    if (this.#column >= MAX_COLUMNS) throw this.#error(`it has over ${MAX_COLUMNS} fields`, QUOTES_ADVICE);
+    if (this.#column >= MAX_COLUMNS) throw this.error(`it has over ${MAX_COLUMNS} fields`, QUOTES_ADVICE);
     this.#held = '';
     this.#in = 'start';
     this.#column++;
@@ -178,26 +144,12 @@ class CsvParser {
 
   #check(text: string): void {
     if (text.length > MAX_CELL_CHARACTERS) {
-      throw this.#error(`field ${this.#column + 1} exceeds ${MAX_CELL_CHARACTERS} characters`, QUOTES_ADVICE);
+      throw this.error(`field ${this.#column + 1} exceeds ${MAX_CELL_CHARACTERS} characters`, QUOTES_ADVICE);
     }
   }
 
-  #error(reason: string, advice: string): WorkbookInvalidError {
+  /** An error in the current row. */
+  error(reason: string, advice: string): WorkbookInvalidError {
     return new WorkbookInvalidError(reason, { row: this.#row + 1, advice });
   }
-}
-
-/** Decodes the next bytes of a text; undefined if the encoding does not allow them. */
-function decodeStrictly(decoder: Decoder | undefined, bytes: Uint8Array, stream: boolean): string | undefined {
-  try {
-    return decoder?.decode(bytes, { stream });
-  } catch {
-    return undefined;
-  }
-}
-
-/** The decoder that the byte order mark asks for. */
-function decoderFor([first = 0, second = 0]: Uint8Array): Decoder {
-  const mark = (first << 8) | second;
-  return new TextDecoder(mark === 0xfffe ? 'utf-16le' : mark === 0xfeff ? 'utf-16be' : 'utf-8', { fatal: true });
 }

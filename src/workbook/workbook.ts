@@ -12,7 +12,7 @@ export interface WorkbookOptions {
   readonly delimiter?: string | undefined;
   /**
    * `text`, the default: each value is the text that a spreadsheet program shows. `typed`: numbers,
-   * booleans and dates are values of their own types, and the rest is text.
+   * booleans and dates are such values, and the rest is text.
    */
   readonly values?: 'text' | 'typed' | undefined;
 }
@@ -31,5 +31,10 @@ export async function* readWorkbook(file: ByteSource, options: WorkbookOptions):
     yield* readCsv(file, { delimiter, values });
     return;
   }
-  throw new WorkbookInvalidError('XLSX files cannot be read yet');
+  if (delimiter !== undefined) {
+    throw new WorkbookInvalidError('an XLSX file has no delimiter', { advice: 'Name no delimiter' });
+  }
+  // Pages load this code only when they need it.
+  const { readXlsx } = await import('./xlsx.ts');
+  yield* readXlsx(file, { sheet, values });
 }

@@ -1,5 +1,6 @@
+import { relative } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { build, type Plugin } from 'esbuild';
+import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild';
 
 export interface PageBundle {
   readonly script: string;
@@ -21,26 +22,52 @@ const ZSTD_IN_PAGES: Plugin = {
   },
 };
 
-/** Bundles a module for a page as an application does. */
-export async function bundlePage(
-  entry: string,
-  options: { readonly external?: string[]; readonly globalName?: string } = {},
-): Promise<PageBundle> {
-  const { outputFiles, metafile } = await build({
-    entryPoints: [entry],
-    bundle: true,
-    platform: 'browser',
-    minify: true,
-    format: options.globalName === undefined ? 'esm' : 'iife',
-    ...options,
-    write: false,
-    metafile: true,
-    logLevel: 'silent',
-    plugins: [ZSTD_IN_PAGES],
-  });
+const PAGE_OPTIONS = {
+  bundle: true,
+  platform: 'browser' as const,
+  minify: true,
+  write: false as const,
+  metafile: true as const,
+  logLevel: 'silent' as const,
+  plugins: [ZSTD_IN_PAGES],
+} satisfies BuildOptions;
+
+interface PageOptions {
+  readonly external?: string[];
+  readonly globalName?: string;
+}
+
+/** Bundles a module for a page as an application does, into a single script. */
+export async function bundlePage(entry: string, options: PageOptions = {}): Promise<PageBundle> {
+  const format = options.globalName === undefined ? 'esm' : 'iife';
+  const { outputFiles, metafile } = await build({ ...PAGE_OPTIONS, ...options, entryPoints: [entry], format });
   const [output] = outputFiles;
   if (output === undefined) throw new Error('nothing was bundled');
   return { script: output.text, modules: Object.keys(metafile.inputs) };
+}
+
+/** Bundles the code that a page loads first, without the code that it loads on demand. */
+export async function bundleFirstLoad(entry: string, options: PageOptions = {}): Promise<PageBundle> {
+  const split = { format: 'esm', splitting: true, outdir: '.' } as const;
+  const { outputFiles, metafile } = await build({ ...PAGE_OPTIONS, ...options, ...split, entryPoints: [entry] });
+  const loaded = loadedFirst(metafile, entry);
+  return {
+    script: outputFiles.map(({ path, text }) => (loaded.has(relative('.', path)) ? text : '')).join('\n'),
+    modules: [...loaded].flatMap((path) => Object.keys(metafile.outputs[path]?.inputs ?? {})),
+  };
+}
+
+/** The outputs that a page loads without asking for them: the entry's, and those it imports. */
+function loadedFirst({ outputs }: Metafile, entry: string): Set<string> {
+  const isEntry = (path: string) => entry.endsWith(outputs[path]?.entryPoint ?? '?');
+  const loaded = new Set(Object.keys(outputs).filter(isEntry));
+  // The loop also visits what is added during the loop.
+  for (const path of loaded) {
+    for (const { path: next, kind } of outputs[path]?.imports ?? []) {
+      if (kind === 'import-statement' && outputs[next] !== undefined) loaded.add(next);
+    }
+  }
+  return loaded;
 }
 
 /** Bytes of a script as servers send it. */

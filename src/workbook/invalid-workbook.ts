@@ -1,8 +1,5 @@
 import { WorkbookInvalidError } from '../errors.ts';
 
-/** Bytes that tell the kind of a file. */
-export const SIGNATURE_BYTES = 8;
-
 const SIGNATURES = [
   { begins: [0x50, 0x4b, 0x03, 0x04], kind: 'xlsx' },
   { begins: [0x50, 0x4b, 0x05, 0x06], kind: 'xlsx' },
@@ -30,4 +27,26 @@ export function checkSignature(first: Uint8Array, format: 'csv' | 'xlsx'): void 
         advice: "Save it as XLSX, or read it with the format 'csv' if it is text",
       });
   }
+}
+
+interface Place {
+  readonly sheet?: string | undefined;
+  /** From 1. */
+  readonly row?: number | undefined;
+}
+
+/** An error for an XLSX file that was damaged or truncated, or that a faulty program wrote. */
+export function damaged(reason: string, place: Place = {}): WorkbookInvalidError {
+  return new WorkbookInvalidError(`the XLSX file is damaged: ${reason}`, {
+    ...place,
+    advice: 'Get a complete copy of the file, or open it in a spreadsheet program and save it again as XLSX',
+  });
+}
+
+/** An error for an XLSX file that exceeds a limit of this reader. */
+export function tooLarge(reason: string, place: Place = {}): WorkbookInvalidError {
+  return new WorkbookInvalidError(`the XLSX file is too large: ${reason}`, {
+    ...place,
+    advice: 'Save the sheet as CSV, which has no such limit',
+  });
 }

@@ -1,0 +1,108 @@
+import { tooLarge } from './invalid-workbook.ts';
+import { MAX_CELL_CHARACTERS } from './row.ts';
+import type { XmlHandler } from './xml-parser.ts';
+
+/** The texts of all cells, in UTF-8. */
+const MAX_BYTES = 256 * 1024 * 1024;
+/** UTF-8 takes at most 3 bytes for a UTF-16 unit, so each text fits into a block. */
+const BLOCK_BYTES = 3 * MAX_CELL_CHARACTERS;
+
+/**
+ * The texts that cells of an XLSX file share, by their numbers. They are kept in UTF-8: millions of
+ * strings would take several times the memory.
+ */
+export class SharedStrings implements XmlHandler {
+  readonly #encoder = new TextEncoder();
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  readonly #blocks: Uint8Array[] = [];
+  /** The used bytes of each block. */
+  readonly #used: number[] = [];
+  /** The place of each text: block * BLOCK_BYTES + place in the block. */
+  #starts = new Uint32Array(1024);
+  #length = 0;
+  readonly #text = new CellText();
+
+  open(name: string): void {
+    this.#text.open(name);
+  }
+
+  text(text: string): void {
+    this.#text.text(text);
+  }
+
+  close(name: string): void {
+    this.#text.close(name);
+    if (name === 'si') this.#add(this.#text.take());
+  }
+
+  /** The text with a number; undefined if there is none. */
+  get(index: number): string | undefined {
+    const start = index < this.#length ? this.#starts[index] : undefined;
+    if (start === undefined) return undefined;
+    const block = Math.floor(start / BLOCK_BYTES);
+    const first = block * BLOCK_BYTES;
+    const used = this.#used[block] ?? 0;
+    const next = index + 1 < this.#length ? (this.#starts[index + 1] ?? 0) - first : used;
+    return this.#decoder.decode(this.#blocks[block]?.subarray(start - first, Math.min(next, used)));
+  }
+
+  #add(text: string): void {
+    let block = this.#blocks.length - 1;
+    let used = this.#used[block] ?? BLOCK_BYTES;
+    if (used + 3 * text.length > BLOCK_BYTES) {
+      used = 0;
+      block = this.#blocks.push(new Uint8Array(BLOCK_BYTES)) - 1;
+      if (this.#blocks.length * BLOCK_BYTES > MAX_BYTES) {
+        throw tooLarge(`its different texts take over ${MAX_BYTES} bytes`);
+      }
+    }
+    if (this.#length === this.#starts.length) {
+      const wider = new Uint32Array(2 * this.#length);
+      wider.set(this.#starts);
+      this.#starts = wider;
+    }
+    this.#starts[this.#length++] = block * BLOCK_BYTES + used;
+    const target = this.#blocks[block]?.subarray(used) ?? new Uint8Array();
+    this.#used[block] = used + this.#encoder.encodeInto(text, target).written;
+  }
+}
+
+/**
+ * Collects the text of a cell from the elements of a shared or inline string. The runs of a rich
+ * text follow each other; notes on the pronunciation (`rPh`) are left out.
+ */
+export class CellText {
+  #text = '';
+  #isText = false;
+  #isPhonetic = false;
+
+  open(name: string): void {
+    if (name === 't') this.#isText = !this.#isPhonetic;
+    else if (name === 'rPh') this.#isPhonetic = true;
+  }
+
+  close(name: string): void {
+    if (name === 't') this.#isText = false;
+    else if (name === 'rPh') this.#isPhonetic = false;
+  }
+
+  text(text: string): void {
+    if (this.#isText) this.#text += text;
+  }
+
+  /** The collected text. The next text begins empty. */
+  take(): string {
+    const text = unescaped(this.#text);
+    this.#text = '';
+    return text;
+  }
+}
+
+/** Replaces `_x000D_` and the like, which stand for characters that XML cannot hold. */
+export function unescaped(text: string): string {
+  if (!text.includes('_x')) return text;
+  const plain = text.replaceAll(/_x([0-9A-Fa-f]{4})_/g, (_, unit: string) =>
+    String.fromCharCode(Number.parseInt(unit, 16)),
+  );
+  return plain.isWellFormed() ? plain : text;
+}

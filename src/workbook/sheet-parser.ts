@@ -1,0 +1,202 @@
+import type { Value } from '../codec/value.ts';
+import { WorkbookInvalidError } from '../errors.ts';
+import { type CellFormats, dayNumber } from './cell-format.ts';
+import { cellReference, MAX_XLSX_COLUMNS, MAX_XLSX_ROWS, parseReference } from './cell-reference.ts';
+import { damaged, tooLarge } from './invalid-workbook.ts';
+import type { MergedCells } from './merged-cells.ts';
+import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell } from './row.ts';
+import { CellText, type SharedStrings, unescaped } from './shared-strings.ts';
+import type { Attributes, XmlHandler } from './xml-parser.ts';
+
+/** A sheet of an XLSX file, and what its cells refer to. */
+export interface XlsxSheet {
+  readonly name: string;
+  readonly strings: SharedStrings;
+  readonly formats: CellFormats;
+  readonly merged: MergedCells;
+  readonly from1904: boolean;
+  readonly values: 'text' | 'typed';
+}
+
+/** Turns the XML of a sheet into rows. */
+export class SheetParser implements XmlHandler {
+  readonly batch = new RowBatch();
+  readonly #sheet: XlsxSheet;
+  readonly #typed: boolean;
+  #isIn: 'elsewhere' | 'data' | 'value' | 'string' = 'elsewhere';
+  #row = -1;
+  #cells: WorkbookCell[] = [];
+  #rowCharacters = 0;
+  #column = -1;
+  #type = 'n';
+  #style = 0;
+  /** The cell's `<v>`; undefined if it has none. */
+  #value: string | undefined;
+  #hasFormula = false;
+  readonly #inline = new CellText();
+
+  constructor(sheet: XlsxSheet) {
+    this.#sheet = sheet;
+    this.#typed = sheet.values === 'typed';
+  }
+
+  open(name: string, attributes: Attributes): void {
+    if (this.#isIn === 'string') return this.#inline.open(name);
+    if (name === 'sheetData') this.#isIn = 'data';
+    if (this.#isIn !== 'data') return;
+    switch (name) {
+      case 'row':
+        return this.#openRow(attributes);
+      case 'c':
+        return this.#openCell(attributes);
+      case 'v':
+        this.#value = '';
+        this.#isIn = 'value';
+        return;
+      case 'is':
+        this.#isIn = 'string';
+        return;
+      case 'f':
+        this.#hasFormula = true;
+    }
+  }
+
+  text(text: string): void {
+    if (this.#isIn === 'value') this.#value += text;
+    else if (this.#isIn === 'string') this.#inline.text(text);
+  }
+
+  close(name: string): void {
+    switch (this.#isIn) {
+      case 'value':
+        if (name === 'v') this.#isIn = 'data';
+        return;
+      case 'string':
+        this.#inline.close(name);
+        if (name === 'is') this.#isIn = 'data';
+        return;
+      case 'data':
+        if (name === 'c') this.#closeCell();
+        else if (name === 'row') this.#closeRow();
+        else if (name === 'sheetData') this.#isIn = 'elsewhere';
+    }
+  }
+
+  /** An error in the current row. */
+  error(reason: string): WorkbookInvalidError {
+    return damaged(reason, this.#place());
+  }
+
+  #place() {
+    return { sheet: this.#sheet.name, ...(this.#row < 0 ? {} : { row: this.#row + 1 }) };
+  }
+
+  #openRow({ r }: Attributes): void {
+    const row = r === undefined ? this.#row + 1 : /^\d{1,7}$/.test(r) ? Number(r) - 1 : Number.NaN;
+    if (!(row > this.#row && row < MAX_XLSX_ROWS)) throw this.error(`row '${r ?? row + 1}' follows`);
+    this.#row = row;
+    this.#column = -1;
+    this.#cells = [];
+    this.#rowCharacters = 0;
+  }
+
+  #openCell({ r, t = 'n', s = '0' }: Attributes): void {
+    const place = r === undefined ? { row: this.#row, column: this.#column + 1 } : parseReference(r);
+    const follows = place !== undefined && place.row === this.#row && place.column > this.#column;
+    if (!follows || place.column >= MAX_XLSX_COLUMNS) throw this.error(`cell '${r ?? ''}' is at a wrong place`);
+    this.#column = place.column;
+    this.#type = t;
+    this.#style = Number(s);
+    this.#value = undefined;
+    this.#hasFormula = false;
+  }
+
+  #closeCell(): void {
+    const place = { row: this.#row, column: this.#column };
+    const value = this.#cellValue();
+    if (value === '' || this.#sheet.merged.hides(place)) return;
+    const characters = typeof value === 'string' ? value.length : 1;
+    this.#rowCharacters += characters;
+    if (characters > MAX_CELL_CHARACTERS || this.#rowCharacters > MAX_ROW_CHARACTERS) {
+      throw tooLarge(
+        `the text up to cell ${cellReference(place)} has ${this.#rowCharacters} characters`,
+        this.#place(),
+      );
+    }
+    this.#cells.push([this.#column, value]);
+  }
+
+  #closeRow(): void {
+    if (this.#cells.length > 0) this.batch.add({ row: this.#row, cells: this.#cells }, this.#rowCharacters);
+  }
+
+  /** The value of the cell; '' if it is empty. */
+  #cellValue(): Value {
+    if (this.#type === 'inlineStr') return this.#shownText(this.#inline.take());
+    const text = this.#value;
+    if (text === undefined) {
+      if (this.#hasFormula) throw this.#withoutResult();
+      return '';
+    }
+    switch (this.#type) {
+      case 's':
+        return this.#shownText(this.#sharedText(text));
+      case 'str':
+        return this.#shownText(unescaped(text));
+      case 'b':
+        return this.#booleanValue(text);
+      case 'e':
+        return text;
+      case 'd':
+        return this.#dateValue(text);
+      case 'n':
+        return text === '' ? '' : this.#numberValue(this.#number(text));
+      default:
+        throw this.#cellError(`has the unknown type '${this.#type}'`);
+    }
+  }
+
+  #sharedText(index: string): string {
+    const text = /^\d+$/.test(index) ? this.#sheet.strings.get(Number(index)) : undefined;
+    if (text === undefined) throw this.#cellError(`has the shared text '${index}', which the file lacks`);
+    return text;
+  }
+
+  #shownText(text: string): string {
+    return this.#typed || text === '' ? text : this.#sheet.formats.of(this.#style).showText(text);
+  }
+
+  #booleanValue(text: string): Value {
+    const isTrue = text === '1' || text === 'true';
+    return this.#typed ? isTrue : isTrue ? 'TRUE' : 'FALSE';
+  }
+
+  #dateValue(text: string): Value {
+    // A time without a zone is UTC, on every machine.
+    const time = new Date(/[Zz]$|[+-]\d\d:\d\d$/.test(text) || !text.includes('T') ? text : `${text}Z`);
+    if (Number.isNaN(time.getTime())) throw this.#cellError(`has the date '${text}'`);
+    return this.#typed ? time : this.#numberValue(dayNumber(time, this.#sheet));
+  }
+
+  #number(text: string): number {
+    const number = Number(text);
+    if (!Number.isFinite(number)) throw this.#cellError(`has the number '${text}'`);
+    return number;
+  }
+
+  #numberValue(number: number): Value {
+    const format = this.#sheet.formats.of(this.#style);
+    return this.#typed ? (format.toDate(number) ?? number) : format.showNumber(number);
+  }
+
+  #withoutResult(): WorkbookInvalidError {
+    return new WorkbookInvalidError(
+      `cell ${cellReference({ row: this.#row, column: this.#column })} has a formula without its result`,
+      { ...this.#place(), advice: 'Open the file in a spreadsheet program, which computes the results, and save it' },
+    );
+  }
+
+  #cellError(reason: string): WorkbookInvalidError {
+    return this.error(`cell ${cellReference({ row: this.#row, column: this.#column })} ${reason}`);
+  }
+}
