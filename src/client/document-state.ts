@@ -61,8 +61,9 @@ export class DocumentState {
   /**
    * The differences between this state and another one, which is usually a later state of the same
    * log. Compares sheets by cell and other states by item. Skips what the states share without
-   * downloading it, so requests and time grow with the difference. It begins with the inner nodes,
-   * and downloads the rest while the caller iterates.
+   * downloading it, so requests and time grow with the difference. A flush between the states
+   * counts as one: it writes chunks again, although it changes no content. Downloads the inner
+   * nodes first, and the rest while the caller iterates.
    *
    * For the changes of sheets see {@link diffSheets}, for others {@link diffStates}.
    */
