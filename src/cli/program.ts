@@ -6,6 +6,7 @@ import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
+import { completionCommand } from './commands/completion.ts';
 import { diffCommand } from './commands/diff.ts';
 import { entriesCommand } from './commands/entries.ts';
 import { expireCommand } from './commands/expire.ts';
@@ -72,6 +73,7 @@ export function makeProgram(): Command {
     inspectCommand(),
     adoptCommand(),
     engineCommand(),
+    completionCommand(readOnce),
   ];
   for (const each of commands) program.addCommand(prepareCommand(each, readOnce).exitOverride());
   return program;

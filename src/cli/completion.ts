@@ -1,0 +1,116 @@
+import type { CommandUnknownOpts, Option } from '@commander-js/extra-typings';
+
+/** A word that may come next. */
+export interface Candidate {
+  readonly word: string;
+  readonly description: string;
+}
+
+const HELP: Candidate = { word: '--help', description: 'display help for command' };
+
+/**
+ * The words that may stand in the place of the last word. Empty if anything may, such as a file.
+ * @param words after the name of the program; the last one is unfinished and may be empty
+ * @param names names of logs
+ */
+export function completions(
+  program: CommandUnknownOpts,
+  words: readonly string[],
+  names: Iterable<string>,
+): readonly Candidate[] {
+  const current = words.at(-1) ?? '';
+  const [name, ...before] = words.slice(0, -1);
+  return candidates(program, { name, before, current, names }).filter(({ word }) => word.startsWith(current));
+}
+
+interface Line {
+  /** The name of the command; undefined if it is the unfinished word. */
+  readonly name: string | undefined;
+  /** Words between the name and the unfinished one. */
+  readonly before: readonly string[];
+  readonly current: string;
+  readonly names: Iterable<string>;
+}
+
+function candidates(program: CommandUnknownOpts, { name, before, current, names }: Line): readonly Candidate[] {
+  const logs = (): Candidate[] => Array.from(names, (word) => ({ word, description: 'log' }));
+  if (name === undefined) {
+    if (current.startsWith('-')) return [...optionsOf(program), HELP];
+    return program.commands.map((each) => ({ word: each.name(), description: each.description() }));
+  }
+  const command = program.commands.find((each) => each.name() === name || each.alias() === name);
+  if (command === undefined) return [];
+  if (current.startsWith('-')) return [...optionsOf(command), HELP];
+  const takesValue = (word: string | undefined): Option | undefined =>
+    command.options.find(({ required, long, short }) => required && word !== undefined && [long, short].includes(word));
+  const option = takesValue(before.at(-1));
+  if (option !== undefined) return option.long === '--log' ? logs() : chosen(option.argChoices);
+  const operands = before.filter((word, i) => !word.startsWith('-') && takesValue(before[i - 1]) === undefined);
+  const argument = command.registeredArguments[operands.length];
+  return argument?.name() === 'log' ? logs() : chosen(argument?.argChoices);
+}
+
+function optionsOf({ options }: CommandUnknownOpts): Candidate[] {
+  return options.flatMap(({ long, description, hidden }) =>
+    long === undefined || hidden ? [] : [{ word: long, description }],
+  );
+}
+
+function chosen(words: readonly string[] = []): Candidate[] {
+  return words.map((word) => ({ word, description: '' }));
+}
+
+/** A shell for which there is a script. */
+export type Shell = keyof typeof SHELLS;
+
+/**
+ * The script of each shell, and the form of the candidates that it reads, one per line. If there
+ * are none, the shell completes files.
+ */
+const SHELLS = {
+  bash: {
+    script: `_logfold() {
+  local IFS=$'\\n'
+  COMPREPLY=($(logfold completion bash -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o bashdefault -o default -F _logfold logfold`,
+    line: ({ word }: Candidate) => word,
+  },
+  zsh: {
+    script: `#compdef logfold
+_logfold() {
+  local -a found
+  found=("\${(@f)$(logfold completion zsh -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "$found[1]" ]]; then _describe logfold found; else _files; fi
+}
+if [[ "$funcstack[1]" == _logfold ]]; then _logfold; else compdef _logfold logfold; fi`,
+    line: ({ word, description }: Candidate) =>
+      description === '' ? word.replaceAll(':', '\\:') : `${word.replaceAll(':', '\\:')}:${description}`,
+  },
+  fish: {
+    script: `function __logfold_complete
+  set -l words (commandline -opc) (commandline -ct)
+  set -l found (logfold completion fish -- $words[2..] 2>/dev/null)
+  if test (count $found) -gt 0
+    printf '%s\\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c logfold -f -a '(__logfold_complete)'`,
+    line: ({ word, description }: Candidate) => `${word}\t${description}`,
+  },
+} as const;
+
+/** The shells that have a script. */
+export const SHELL_NAMES = ['bash', 'zsh', 'fish'] as const satisfies readonly Shell[];
+
+/** The script that asks for candidates, for the start file of a shell. */
+export function completionScript(shell: Shell): string {
+  return SHELLS[shell].script;
+}
+
+/** Candidates as the script of a shell reads them. */
+export function describeCandidates(shell: Shell, found: readonly Candidate[]): string {
+  return found.map(SHELLS[shell].line).join('\n');
+}

@@ -1,0 +1,47 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { completionScript, completions, describeCandidates } from '../../src/cli/completion.ts';
+import { makeProgram } from '../../src/cli/program.ts';
+
+const NAMES = ['budget', 'plan'];
+
+/** The words that may stand in the place of the last word. */
+function complete(...words: readonly string[]): string[] {
+  return completions(makeProgram(), words, NAMES).map(({ word }) => word);
+}
+
+test('commands, options, choices and names of logs are completed in their places', () => {
+  expect(complete('vi')).toEqual(['view']);
+  expect(complete('')).toEqual(expect.arrayContaining(['create', 'entries', 'completion']));
+  expect(complete('--v')).toEqual(['--version']);
+  expect(complete('view', '')).toEqual(NAMES);
+  expect(complete('view', 'b')).toEqual(['budget']);
+  expect(complete('view', '--json', '--rows', '0:1', 'p')).toEqual(['plan']);
+  expect(complete('sweep', '--log', '')).toEqual(NAMES);
+  expect(complete('view', 'plan', '--ro')).toEqual(['--rows']);
+  expect(complete('compact', '')).toEqual(NAMES);
+  expect(complete('completion', 'z')).toEqual(['zsh']);
+});
+
+test('files are left to the shell', () => {
+  expect(complete('append', 'plan', '')).toEqual([]);
+  expect(complete('view', '--reducer', '')).toEqual([]);
+  expect(complete('no-such-command', '')).toEqual([]);
+});
+
+test('each shell gets its own form of a description', () => {
+  const found = [{ word: 'a:b', description: 'a log' }];
+  expect(describeCandidates('bash', found)).toBe('a:b');
+  expect(describeCandidates('zsh', found)).toBe('a\\:b:a log');
+  expect(describeCandidates('fish', found)).toBe('a:b\ta log');
+});
+
+test('the script for bash passes on the words before the cursor, and takes a line as a candidate', async () => {
+  // Words are data: the shell must not run them.
+  const line = `logfold() { printf '%s\\n' "$@"; }
+    ${completionScript('bash')}
+    COMP_WORDS=(logfold view '$(exit 1)' b after); COMP_CWORD=3; _logfold; printf '<%s>' "\${COMPREPLY[@]}"`;
+  const { stdout } = await promisify(execFile)('bash', ['-c', line]);
+  expect(stdout).toBe('<completion><bash><--><view><$(exit 1)><b>');
+});
