@@ -56,6 +56,31 @@ async function load(log: LogId, file: string): Promise<unknown> {
   return { snapshot: base?.position, counts: Object.fromEntries(draft.meta) };
 }
 
+test('documents of collections are folded by the name of their reducer', async () => {
+  const log = await place.log();
+  const lines = [
+    { type: 'Put', body: { name: 'title', value: 'My project' } },
+    { type: 'Put', body: { collection: 'charts', id: 'a', value: { since: { $date: '2026-01-01T00:00:00.000Z' } } } },
+    { op: 'snapshot' },
+    { type: 'Patch', body: { collection: 'charts', id: 'a', patch: { kind: 'pie' } } },
+  ];
+  const file = join(place.directory, 'project.ndjson');
+  await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  const named = ['--reducer', 'collections'];
+  expect(await place.json('append', log, file, ...named)).toMatchObject({ entries: 3, snapshots: 1 });
+  expect(await place.json('work', '--until-idle', ...named)).toMatchObject({ snapshots: 2 });
+  expect(await place.json('replay', log, ...named)).toMatchObject({ equal: true });
+  const { stdout } = await runCli(['export', log, ...named, ...place.words]);
+  const exported = stdout.trim().split('\n');
+  expect(exported.map((line): unknown => JSON.parse(line))).toEqual([
+    { meta: {} },
+    { map: 'items', key: 'charts/a', value: { kind: 'pie', since: { $date: '2026-01-01T00:00:00.000Z' } } },
+    { map: 'scalars', key: 'title', value: 'My project' },
+  ]);
+  const refused = await runCli(['view', log, '--rows', '0:1', '--columns', '0:1', ...named, ...place.words]);
+  expect(refused.stderr).toContain("the states of reducer 'collections' are not sheets");
+});
+
 test('the pipeline, a replay and a rebuild fold with the reducer that is named', async () => {
   const { log, position } = await votes();
   const worked = await place.json('work', '--until-idle', '--reducer', relative(process.cwd(), first));
