@@ -43,7 +43,7 @@ const edits: fc.Arbitrary<CollectionsEdit> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ type: type('Delete'), ...place }) },
 );
 
-/** An event after an entry: nothing, or a snapshot that another process loads and continues from. */
+/** An event after an entry: nothing, or a snapshot from which another process continues. */
 type Between = 'nothing' | 'snapshot' | 'flush';
 const steps = fc.array(
   fc.record({ edit: edits, next: fc.constantFrom<Between[]>('nothing', 'nothing', 'snapshot', 'flush') }),
