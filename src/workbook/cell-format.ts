@@ -1,7 +1,7 @@
 import { format, getFormatDateInfo, isValidFormat } from 'numfmt';
 import type { Attributes, XmlHandler } from './xml-parser.ts';
 
-/** Formats that a file names by number only (ECMA-376, 18.8.30), as programs show them in English. */
+/** Formats that a file names only by number (ECMA-376, 18.8.30), as shown in English. */
 const BUILT_IN: Readonly<Record<number, string>> = {
   1: '0',
   2: '0.00',
@@ -51,7 +51,7 @@ const DAY_SECONDS = 24 * 3600;
 const DAY_MS = DAY_SECONDS * 1000;
 /** The number of 1970-01-01. */
 const EPOCH_DAY = 25_569;
-/** The number of 1900-03-01. Days before it have another number, since 1900 counts as a leap year. */
+/** The number of 1900-03-01. 1900 counts as a leap year, so earlier days have other numbers. */
 const MARCH_1900 = 61;
 /** Days from 1899-12-30 to 1904-01-01. */
 const DAYS_TO_1904 = 1_462;
@@ -91,7 +91,7 @@ export class CellFormat {
     return this.#isPlain || isHuge ? plainNumber(number) : format(this.#pattern, this.#rounded(number) + this.#offset);
   }
 
-  /** Rounds a time to what is shown, since numfmt carries seconds over, but not into the next day. */
+  /** Rounds a time to what is shown. numfmt carries seconds over, but not into the next day. */
   #rounded(number: number): number {
     return this.#unitsPerDay === undefined ? number : Math.round(number * this.#unitsPerDay) / this.#unitsPerDay;
   }

@@ -177,7 +177,7 @@ async function workbookPath(xlsx: XlsxFile): Promise<string> {
   if (xlsx.has(part)) await xlsx.parse(part, links, { isSmall: true });
   const path = links.find('officeDocument');
   if (path?.endsWith('.xml')) return path;
-  throw new WorkbookInvalidError('the ZIP archive is no XLSX workbook, but for example ODS or XLSB', {
+  throw new WorkbookInvalidError('the ZIP archive is no XLSX workbook. It may be ODS or XLSB', {
     advice: 'Open the file in a spreadsheet program and save it as XLSX',
   });
 }

@@ -14,7 +14,7 @@ const ENCRYPTED_FLAG = 1;
 
 /** Bytes at the end of a file that are searched for the directory: enough for 30,000 parts. */
 const TAIL_BYTES = 4 * 1024 * 1024;
-/** The largest part after decompression. The XML of a million rows with 10 columns takes 0.5 GiB. */
+/** The largest part after decompression. The XML of 10 million cells takes 0.5 GiB. */
 const MAX_PART_BYTES = 4 * 1024 ** 3;
 /** Compression makes the XML of a sheet 5 to 50 times smaller, and a bomb 1,000 times. */
 const MAX_RATIO = 250;
