@@ -5,7 +5,11 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
+import { type Position, START } from '../../src/ids/position.ts';
+import type { Entry } from '../../src/log/entry.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { interceptBlobStore } from '../support/interceptor.ts';
 import { rowsOf } from '../support/live-logs.ts';
@@ -105,4 +109,30 @@ test('a log that is not registered is not found, and the error says what to do',
     code: 'LOG_NOT_FOUND',
     advice: expect.stringContaining(`logfold adopt`),
   });
+});
+
+test('a document of a mapped log shows its past, from the nearest snapshot', async () => {
+  const orders = new LiveOrders();
+  await orders.create(19, TENS, orders.log);
+  const document = await orders.open();
+  const entries: Entry[] = [];
+  for (const segment of [0, 1]) {
+    const range = { segment, from: 0, to: 100 };
+    for await (const page of orders.store.entries(orders.log, range, { consistent: true })) entries.push(...page);
+  }
+  const snapshots = entries.filter(({ type }) => type === MAPPED_TYPES.snapshot);
+  for (const { position } of snapshots) await orders.snapshot(position.segment, position.entry);
+  expect(snapshots.length).toBeGreaterThan(2);
+  let items = 0;
+  let nearest: Position | undefined;
+  for (const { type, position } of entries) {
+    if (type === MAPPED_TYPES.snapshot && items > 0) nearest = position;
+    const state = await document.at(position);
+    expect(state.snapshot ?? START).toEqual(nearest ?? START);
+    expect(await Array.fromAsync(sheetRows(sheetOf(state.draft)))).toEqual(values(items));
+    if (!MAPPED_TYPES.includes(type)) items++;
+  }
+  expect((await document.at(new Date(0))).position).toEqual(START);
+  const newest = await document.at(new Date((NOON + 3600) * 1000));
+  expect(await Array.fromAsync(sheetRows(sheetOf(newest.draft)))).toEqual(values(19));
 });

@@ -11,7 +11,8 @@ import {
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { LiveLog } from '../support/live-logs.ts';
-import { newLogId } from '../support/logs.ts';
+import { newLogId, unarchived } from '../support/logs.ts';
+import { readsOfPage } from '../support/remote-reads.ts';
 import { set } from '../support/sheet-log.ts';
 
 const at = (segment: number, entry: number) => ({ segment, entry });
@@ -52,6 +53,23 @@ describe('the state of a document at a moment', () => {
     const past = await document.at(new Date(now - 5_000));
     expect(await rowsOf(past)).toEqual([]);
     expect(past.position).toEqual(at(0, 0));
+  });
+
+  test('a page loads it through the server of the application', async () => {
+    const { sheet } = await edited('ABC');
+    await sheet.completed();
+    await sheet.edit(set(0, 0, 'D'));
+    await sheet.completed();
+    const deps = { ...sheet.deps, store: unarchived(readsOfPage(sheet.tables)) };
+    for (const [moment, row, snapshot] of [
+      [at(0, 3), 'B', at(0, 0)],
+      [at(0, 5), 'C', at(0, 4)],
+      [new Date(sheet.nowMs - 1000), 'B', at(0, 0)],
+    ] as const) {
+      const state = await loadPastState(deps, sheet.log, moment);
+      expect(await rowsOf(state)).toEqual([[row]]);
+      expect(state.snapshot ?? at(0, 0)).toEqual(snapshot);
+    }
   });
 
   test('it does not change, and knows no pending entries', async () => {
