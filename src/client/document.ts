@@ -240,6 +240,7 @@ export class Document {
    * state at one of the places where they pass the time. Pending entries are no part of it.
    * @throws EntryNotFoundError if the log has no such position, or its entries have expired
    * @throws PositionInvalidError, UsageError if it is neither a position nor a valid date
+   * @throws any error that stops a log, also behind a bad entry at which the document has stopped
    */
   async at(moment: Moment): Promise<PastState> {
     this.#checkOpen();

@@ -611,6 +611,30 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'stopped-document-appends',
+    fault: 'a document that has stopped at a bad entry appends behind it',
+    test: 'test/property/bad-entry.test.ts',
+    edits: [
+      {
+        file: 'client/follower.ts',
+        from: '      this.checkAppends();\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'later-bad-entry-shown',
+    fault: 'a load stops at the first bad entry that it meets, although an entry before it is bad too',
+    test: 'test/property/bad-entry.test.ts',
+    edits: [
+      {
+        file: 'snapshot/bad-entry.ts',
+        from: '      badEntry = found;\n',
+        to: '      badEntry ??= found;\n',
+      },
+    ],
+  },
+  {
     name: 'pending-not-folded-again',
     fault: "a pending entry is not folded again if it came behind others' entries",
     test: 'test/property/document.test.ts',
