@@ -24,13 +24,22 @@ const ENVIRONMENT = {
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/logfold', import.meta.url)),
 };
 
-/** Starts the command line in a separate process. @param cwd its working directory */
+/** Where and how a process runs. */
+interface ProcessOptions {
+  /** Its working directory. */
+  readonly cwd?: string;
+  /** Whether it has no controlling terminal. */
+  readonly detached?: boolean;
+}
+
+/** Starts the command line in a separate process. */
 export function startCli(
   words: readonly string[],
   environment: Readonly<Record<string, string>> = {},
-  cwd?: string,
+  { cwd, detached = false }: ProcessOptions = {},
 ): ChildProcess {
-  return spawn(process.execPath, [CLI, ...words], { env: { ...ENVIRONMENT, ...environment }, ...(cwd && { cwd }) });
+  const env = { ...ENVIRONMENT, ...environment };
+  return spawn(process.execPath, [CLI, ...words], { env, detached, ...(cwd && { cwd }) });
 }
 
 /**
@@ -52,10 +61,9 @@ export async function runCli(
   options: {
     readonly input?: string;
     readonly environment?: Readonly<Record<string, string>>;
-    readonly cwd?: string;
-  } = {},
+  } & ProcessOptions = {},
 ): Promise<Answer> {
-  return answerOf(startCli(words, options.environment, options.cwd), options.input ?? '');
+  return answerOf(startCli(words, options.environment, options), options.input ?? '');
 }
 
 async function answerOf(child: ChildProcess, input: string): Promise<Answer> {
