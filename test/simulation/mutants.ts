@@ -537,6 +537,18 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [{ file: 'log/attribute.ts', from: 'Object.keys(map).sort()', to: 'Object.keys(map)' }],
   },
   {
+    name: 'history-of-deleted',
+    fault: 'a history keeps the values of deleted rows',
+    test: 'test/property/history.test.ts',
+    edits: [
+      {
+        file: 'state/history/with-history.ts',
+        from: '    this.#draft.history.deleteRange(recordsOf(map, kind, range));\n',
+        to: '',
+      },
+    ],
+  },
+  {
     name: 'any-weight',
     fault: 'a draft accepts any number as a weight',
     test: 'test/unit/draft.test.ts',

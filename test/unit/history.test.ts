@@ -5,6 +5,7 @@ import { DocumentClosedError, StateUnsupportedError, UsageError } from '../../sr
 import { Draft } from '../../src/state/draft.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
+import { importBody } from '../../src/state/spreadsheet/import.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { HISTORY_MAP, saveState } from '../../src/state/state.ts';
 import { type Key, MAX_STRING_KEY_LENGTH } from '../../src/tree/key.ts';
@@ -144,6 +145,31 @@ describe('a history', () => {
       for (const value of ['first', 'again']) await log.append({ ...keyEntry({ map: 'm', key: 1, value }), once });
       const revisions = await historyOf(await log.open(), { map: 'm', key: 1 });
       expect(revisions).toMatchObject([{ number: 1, value: 'first' }]);
+    }
+  });
+
+  test('has the cells of an import', async () => {
+    for (const reducer of [spreadsheet, recorded]) {
+      const live = await LiveLog.create();
+      const { sheet } = live;
+      await sheet.edit(set(1, 0, 'Austin'));
+      const file = await sheet.saveFile(new TextEncoder().encode('city,state\nDenver,CO\n'));
+      const body = importBody({ format: 'csv' });
+      const position = await sheet.append({ type: 'Import', version: 1, body, file });
+      const document = await live.open({ reducer });
+      expect(await historyOf(document, { row: 1, column: 0 })).toMatchObject([
+        { value: 'Austin' },
+        { value: 'Denver' },
+      ]);
+      const [, imported] = await historyOf(document, { row: 1 });
+      expect(imported).toMatchObject({
+        number: 2,
+        position,
+        value: [
+          [0, 'Denver'],
+          [1, 'CO'],
+        ],
+      });
     }
   });
 
