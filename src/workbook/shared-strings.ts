@@ -6,6 +6,8 @@ import type { XmlHandler } from './xml-parser.ts';
 const MAX_BYTES = 256 * 1024 * 1024;
 /** UTF-8 takes at most 3 bytes for a UTF-16 unit, so each text fits into a block. */
 const BLOCK_BYTES = 3 * MAX_CELL_CHARACTERS;
+/** Texts whose places are kept together. */
+const PAGE_TEXTS = 2 ** 16;
 
 /**
  * The texts that cells of an XLSX file share, by their numbers. They are kept in UTF-8: millions of
@@ -18,7 +20,7 @@ export class SharedStrings implements XmlHandler {
   /** The used bytes of each block. */
   readonly #used: number[] = [];
   /** The place of each text: block * BLOCK_BYTES + place in the block. */
-  #starts = new Uint32Array(1024);
+  readonly #starts: Uint32Array[] = [];
   #length = 0;
   readonly #text = new CellText();
 
@@ -37,13 +39,17 @@ export class SharedStrings implements XmlHandler {
 
   /** The text with a number; undefined if there is none. */
   get(index: number): string | undefined {
-    const start = index < this.#length ? this.#starts[index] : undefined;
-    if (start === undefined) return undefined;
+    if (index >= this.#length) return undefined;
+    const start = this.#start(index);
     const block = Math.floor(start / BLOCK_BYTES);
     const first = block * BLOCK_BYTES;
     const used = this.#used[block] ?? 0;
-    const next = index + 1 < this.#length ? (this.#starts[index + 1] ?? 0) - first : used;
+    const next = index + 1 < this.#length ? this.#start(index + 1) - first : used;
     return this.#decoder.decode(this.#blocks[block]?.subarray(start - first, Math.min(next, used)));
+  }
+
+  #start(index: number): number {
+    return this.#starts[Math.floor(index / PAGE_TEXTS)]?.[index % PAGE_TEXTS] ?? 0;
   }
 
   #add(text: string): void {
@@ -56,12 +62,9 @@ export class SharedStrings implements XmlHandler {
         throw tooLarge(`its different texts take over ${MAX_BYTES} bytes`);
       }
     }
-    if (this.#length === this.#starts.length) {
-      const wider = new Uint32Array(2 * this.#length);
-      wider.set(this.#starts);
-      this.#starts = wider;
-    }
-    this.#starts[this.#length++] = block * BLOCK_BYTES + used;
+    if (this.#length % PAGE_TEXTS === 0) this.#starts.push(new Uint32Array(PAGE_TEXTS));
+    const page = this.#starts.at(-1) ?? new Uint32Array();
+    page[this.#length++ % PAGE_TEXTS] = block * BLOCK_BYTES + used;
     const target = this.#blocks[block]?.subarray(used) ?? new Uint8Array();
     this.#used[block] = used + this.#encoder.encodeInto(text, target).written;
   }
