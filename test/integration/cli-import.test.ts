@@ -2,10 +2,13 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
+import { xlsxBytes, xlsxFiles, zipArchive } from '../support/xlsx.ts';
 
 const MB = 2 ** 20;
 const CITIES = 'city,state\nDenver,CO\nAustin,TX\n';
@@ -67,6 +70,23 @@ describe('import', () => {
     expect(await csvOf(log)).toBe(`${CITIES}Boise,ID\n`);
   });
 
+  test('a sheet of an XLSX file is imported by its name, with numbers as values if asked for', async () => {
+    const log = await place.log();
+    const bytes = await xlsxBytes({
+      sheets: {
+        Other: ['<row r="1"><c><v>1</v></c></row>'],
+        Cities: ['<row r="2"><c t="s"><v>0</v></c><c><v>2.50</v></c></row>'],
+      },
+      strings: ['<t>Denver</t>'],
+    });
+    const file = await write('cities.xlsx', bytes);
+    const answer = await place.json('import', log, file, '--sheet', 'Cities', '--values', 'typed');
+    expect(answer).toMatchObject({ rows: 2, columns: 2, cells: 2 });
+    const shown = await place.json('state', log, '--map', 'cells');
+    expect(JSON.stringify(shown)).toContain('2.5');
+    expect(await csvOf(log)).toBe(',\nDenver,2.5\n');
+  });
+
   test('an import that cannot be folded is refused, and changes nothing', async () => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'kept']] });
     const good = await write('good.csv', CITIES);
@@ -100,21 +120,30 @@ describe('a million rows of ten columns', () => {
   const COLUMNS = 10;
   const LIMIT = 512 * MB;
 
-  async function writeRows(name: string): Promise<string> {
-    const file = createWriteStream(pathOf(name));
-    for (let row = 0; row < ROWS; row += 1_000) {
-      let text = '';
-      for (let i = row; i < row + 1_000; i++) {
-        text += `row ${i}`;
-        for (let column = 1; column < COLUMNS; column++) text += `,${((i * 7919 * column) % 9_999_991) / 100}`;
-        text += '\n';
-      }
-      if (!file.write(text)) await once(file, 'drain');
-    }
-    file.end();
-    await once(file, 'close');
-    return pathOf(name);
+  function numberAt(row: number, column: number): number {
+    return ((row * 7919 * column) % 9_999_991) / 100;
   }
+
+  /** Rows in pieces of a thousand. */
+  function* pieces(rowAt: (row: number) => string): Generator<string> {
+    for (let from = 0; from < ROWS; from += 1_000) {
+      yield Array.from({ length: 1_000 }, (_, i) => rowAt(from + i)).join('');
+    }
+  }
+
+  const numbered = Array.from({ length: COLUMNS - 1 }, (_, i) => i + 1);
+  const csvRow = (row: number) => `row ${row},${numbered.map((column) => numberAt(row, column)).join()}\n`;
+  const xlsxRow = (row: number) =>
+    `<row r="${row + 1}"><c t="s"><v>${row}</v></c>${numbered.map((column) => `<c><v>${numberAt(row, column)}</v></c>`).join('')}</row>`;
+
+  /** The files, with a different text in each row. */
+  const contents: Readonly<Record<string, () => Iterable<string> | AsyncIterable<Uint8Array>>> = {
+    'large.csv': () => pieces(csvRow),
+    'large.xlsx': () => {
+      const strings = Array.from({ length: ROWS }, (_, row) => `<t>row ${row}</t>`);
+      return zipArchive(xlsxFiles({ sheets: { Large: pieces(xlsxRow) }, strings }), { level: 1 });
+    },
+  };
 
   /** Runs a command. @returns its answer, and the peak of its memory in bytes */
   async function measured(...words: readonly string[]): Promise<{ answer: Record<string, unknown>; peak: number }> {
@@ -135,17 +164,23 @@ describe('a million rows of ten columns', () => {
     return { answer: JSON.parse(stdout), peak };
   }
 
-  test.runIf(process.platform === 'linux')('import and snapshot of a CSV file each take at most 512 MB', async () => {
-    const log = await place.log();
-    const imported = await measured('import', log, await writeRows('large.csv'));
-    expect(imported.answer).toMatchObject({ rows: ROWS, columns: COLUMNS, cells: ROWS * COLUMNS });
-    expect(imported.peak).toBeGreaterThan(30 * MB);
-    expect(imported.peak).toBeLessThan(LIMIT);
-    const worked = await measured('work', '--until-idle');
-    expect(worked.answer).toMatchObject({ stopped: [], failures: [] });
-    expect(worked.peak).toBeLessThan(LIMIT);
-    const last = await place.json('view', log, '--rows', `${ROWS - 1}:${ROWS}`, '--columns', '0:1');
-    expect(last).toMatchObject({ rows: [[`row ${ROWS - 1}`]] });
-    console.log(`CSV: import ${Math.round(imported.peak / MB)} MB, work ${Math.round(worked.peak / MB)} MB`);
-  });
+  test.runIf(process.platform === 'linux').each(Object.keys(contents))(
+    'import and snapshot of %s each take at most 512 MB',
+    async (name) => {
+      const log = await place.log();
+      await pipeline(Readable.from(contents[name]?.() ?? []), createWriteStream(pathOf(name)));
+      const imported = await measured('import', log, pathOf(name));
+      expect(imported.answer).toMatchObject({ rows: ROWS, columns: COLUMNS, cells: ROWS * COLUMNS });
+      expect(imported.peak).toBeGreaterThan(30 * MB);
+      expect(imported.peak).toBeLessThan(LIMIT);
+      const worked = await measured('work', '--until-idle');
+      expect(worked.answer).toMatchObject({ stopped: [], failures: [] });
+      expect(worked.peak).toBeLessThan(LIMIT);
+      const last = ROWS - 1;
+      expect(await place.json('view', log, '--rows', `${last}:${ROWS}`, '--columns', '0:2')).toMatchObject({
+        rows: [[`row ${last}`, String(numberAt(last, 1))]],
+      });
+      console.log(`${name}: import ${Math.round(imported.peak / MB)} MB, work ${Math.round(worked.peak / MB)} MB`);
+    },
+  );
 });
