@@ -92,7 +92,7 @@ describe('a diff of states', () => {
         );
         expect(changes.filter(({ kind }) => kind === 'cell')).toHaveLength(cells.length);
       }),
-      { numRuns: propertyRuns(500) },
+      { numRuns: propertyRuns(250) },
     );
   });
 
@@ -110,9 +110,9 @@ describe('a diff of states', () => {
         expect(applyDiff(left, changes)).toEqual(right);
         if (changes.length > 0) compared++;
       }),
-      { numRuns: propertyRuns(300) },
+      { numRuns: propertyRuns(200) },
     );
-    expect(compared).toBeGreaterThan(propertyRuns(30));
+    expect(compared).toBeGreaterThan(propertyRuns(20));
   });
 });
 
@@ -158,7 +158,7 @@ describe('a diff of rows', () => {
         const taken = found.reduce((total, { count }) => total + count, 0);
         expect(taken).toBeLessThanOrEqual(size - longestAscending(fates));
       }),
-      { numRuns: propertyRuns(300) },
+      { numRuns: propertyRuns(200) },
     );
   });
 });
