@@ -58,10 +58,8 @@ test('the entries of a log make a copy of it, through a pipe', async () => {
     time: 2_000_000_000 + i,
     metadata: { correlation: `r-${i}` },
   }));
-  await runCli(['append', source, '-', ...place.words], {
-    input: lines.map((line) => JSON.stringify(line)).join('\n'),
-  });
-  await place.client.addSnapshot(source);
+  const input = [...lines, { op: 'snapshot', time: 2_000_000_020 }].map((line) => JSON.stringify(line)).join('\n');
+  await runCli(['append', source, '-', ...place.words], { input });
   const copy = await place.client.createLog();
   const { stdout } = await runCli(['entries', source, '--json', ...place.words]);
   const answer = await runCli(['append', copy, '-', '--json', ...place.words], { input: stdout });
