@@ -510,6 +510,30 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [{ file: 'state/meta.ts', from: '[...this.#held.keys()].sort().values()', to: 'this.#held.keys()' }],
   },
   {
+    name: 'change-listed-twice',
+    fault: 'a collection lists an item under each of its changes, not only under the newest',
+    test: 'test/property/collections.test.ts',
+    edits: [
+      {
+        file: 'state/collections/reducer.ts',
+        from: 'if (before !== undefined) maps.changes.delete(changeKey(collection, before.change));',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'version-starts-again',
+    fault: 'an item that was deleted and put again has version 1',
+    test: 'test/property/collections.test.ts',
+    edits: [
+      {
+        file: 'state/collections/reducer.ts',
+        from: '(before?.version ?? 0) + 1',
+        to: '(before?.isDeleted === false ? before.version : 0) + 1',
+      },
+    ],
+  },
+  {
     name: 'kind-outlives-items',
     fault: 'an emptied map keeps its kind of keys until the next snapshot',
     test: 'test/property/reducers.test.ts',
