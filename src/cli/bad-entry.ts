@@ -20,7 +20,7 @@ export interface BadEntryPart {
   readonly badEntry?: BadEntry | null;
 }
 
-/** Names the entry before which a state ends: for people in a notice, for programs in a document. */
+/** Names the entry before which a state ends, in a notice for people and a part for programs. */
 export function reportBadEntry(
   { onBadEntry, notice }: Pick<Environment, 'onBadEntry' | 'notice'>,
   log: LogId,
