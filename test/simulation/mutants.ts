@@ -750,4 +750,16 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'part-of-file-unchecked',
+    fault: 'a file that a reducer reads in part is folded although its bytes do not have their hash',
+    test: 'test/unit/file-entries.test.ts',
+    edits: [
+      {
+        file: 'log/file.ts',
+        from: '    if (!this.#isOpened || this.#isVerified) return;\n',
+        to: '    return;\n',
+      },
+    ],
+  },
 ];
