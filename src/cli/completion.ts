@@ -88,16 +88,18 @@ if [[ "$funcstack[1]" == _logfold ]]; then _logfold; else compdef _logfold logfo
       description === '' ? word.replaceAll(':', '\\:') : `${word.replaceAll(':', '\\:')}:${description}`,
   },
   fish: {
-    script: `function __logfold_complete
-  set -l words (commandline -opc) (commandline -ct)
-  set -l found (logfold completion fish -- $words[2..] 2>/dev/null)
-  if test (count $found) -gt 0
-    printf '%s\\n' $found
-  else
-    __fish_complete_path (commandline -ct)
-  end
-end
-complete -c logfold -f -a '(__logfold_complete)'`,
+    script: [
+      'function __logfold_complete',
+      '  set -l words (commandline -opc) (commandline -ct)',
+      '  set -l found (logfold completion fish -- $words[2..] 2>/dev/null)',
+      '  if test (count $found) -gt 0',
+      "    printf '%s\\n' $found",
+      '  else',
+      '    __fish_complete_path (commandline -ct)',
+      '  end',
+      'end',
+      "complete -c logfold -f -a '(__logfold_complete)'",
+    ].join('\n'),
     line: ({ word, description }: Candidate) => `${word}\t${description}`,
   },
 } as const;

@@ -248,8 +248,8 @@ export class Document {
   }
 
   /**
-   * The differences between two moments: see {@link DocumentState.diff}. Both states are loaded when
-   * the iteration begins.
+   * The differences between two moments: see {@link DocumentState.diff}. Both states are loaded
+   * when the iteration begins.
    * @param after by default the present state, with the pending entries
    * @throws the errors of {@link at}
    */

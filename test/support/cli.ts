@@ -24,7 +24,7 @@ const ENVIRONMENT = {
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/logfold', import.meta.url)),
 };
 
-/** Where and how a process runs. */
+/** The settings of a process. */
 interface ProcessOptions {
   /** Its working directory. */
   readonly cwd?: string;

@@ -128,7 +128,7 @@ describe('a wrong file is an error that says what to do:', () => {
     ['a cell in another row', '<row r="1"><c r="A2"/></row>', "cell 'A2' is at a wrong place"],
     ['a cell outside of any sheet', '<row r="1"><c r="XFE1"/></row>', "cell 'XFE1' is at a wrong place"],
     ['a tag that is not closed', '<row><c></row>', 'not well-formed'],
-    ['an entity of its own', '<row><c t="str"><v>&own;</v></c></row>', 'not well-formed'],
+    ['an unknown entity', '<row><c t="str"><v>&own;</v></c></row>', 'not well-formed'],
     ['elements without an end', '<a>'.repeat(300), 'deeper than 256'],
     ['a text without an end', `<row><c><v>${'1'.repeat(5_000_000)}`, 'without an end'],
     ['a long text', `<row><c t="str"><v>${'1'.repeat(1_100_000)}</v></c></row>`, 'too large: the text up to cell A1'],
