@@ -38,7 +38,7 @@ const text = fc.oneof(
 // escape.
 const name = fc
   .oneof(text, fc.constantFrom('constructor', 'toString', 'S', 'N', 'B', 'Items', ''))
-  .filter((given) => given !== '\\');
+  .filter((given) => given !== '\\' && given !== '__proto__');
 const anyName = fc.oneof(name, fc.constant('__proto__'));
 const number = fc.oneof(
   fc.integer().map(String),
