@@ -120,7 +120,8 @@ export function defineReducer<const M extends MapTypes, const E extends EntryTyp
 ): DefinedReducer<M, E> {
   const { name, version, maps: types, entries, validate } = definition;
   // The compiler knows the types of bodies, and the schemas check them.
-  const [folds, validates] = [definition.fold as Handlers<M>, validate as Handlers<M> | undefined];
+  const folds = handlersOf(entries, definition.fold as GivenHandlers<M>);
+  const validates = validate && handlersOf(entries, validate as GivenHandlers<M>);
   checkDefinition({ name, version, entries, folds });
   const versions = Object.fromEntries(Object.entries(entries).map(([type, each]) => [type, Object.keys(each).length]));
   const typed = new WeakMap<ReducerDraft, TypedMaps<M>>();
@@ -132,7 +133,7 @@ export function defineReducer<const M extends MapTypes, const E extends EntryTyp
   };
   const run = async (handlers: Handlers<M>, draft: ReducerDraft, entry: FoldEntry): Promise<void> => {
     checkType(entry, versions);
-    const handler = Object.hasOwn(handlers, entry.type) ? handlers[entry.type] : undefined;
+    const handler = handlers.get(entry.type);
     if (handler === undefined) return;
     const body = await checkBody(entries, entry);
     await handler(mapsOf(draft), { ...entry, body }, draft);
@@ -159,7 +160,20 @@ type Handler<M extends MapTypes> = (
   entry: Omit<FoldEntry, 'body'> & { readonly body: unknown },
   draft: ReducerDraft,
 ) => void | Promise<void>;
-type Handlers<M extends MapTypes> = { readonly [type: string]: Handler<M> | undefined };
+type GivenHandlers<M extends MapTypes> = { readonly [type: string]: Handler<M> | undefined };
+type Handlers<M extends MapTypes> = ReadonlyMap<string, Handler<M>>;
+
+/** The functions for entry types, also those that an object inherits from its class. */
+function handlersOf<M extends MapTypes>(entries: EntryTypes, given: GivenHandlers<M>): Handlers<M> {
+  const handlers = new Map<string, Handler<M>>();
+  for (const type of Object.keys(entries)) {
+    const handler = given[type];
+    // An entry type may be called `constructor`.
+    if (typeof handler !== 'function' || handler === Reflect.get(Object.prototype, type)) continue;
+    handlers.set(type, (...args) => handler.apply(given, args));
+  }
+  return handlers;
+}
 
 async function checkBody(entries: EntryTypes, { type, version, body }: FoldEntry): Promise<unknown> {
   const schema = entries[type]?.[version];
@@ -179,7 +193,7 @@ interface CheckedDefinition {
   readonly name: string;
   readonly version: number;
   readonly entries: EntryTypes;
-  readonly folds: { readonly [type: string]: unknown };
+  readonly folds: ReadonlyMap<string, unknown>;
 }
 
 function checkDefinition({ name, version, entries, folds }: CheckedDefinition): void {
@@ -189,7 +203,7 @@ function checkDefinition({ name, version, entries, folds }: CheckedDefinition): 
   for (const [type, schemas] of Object.entries(entries)) {
     const gap = Object.keys(schemas).findIndex((each, i) => each !== String(i + 1));
     if (gap >= 0 || Object.keys(schemas).length === 0) throw invalid(`the versions of '${type}' are not 1, 2, 3, …`);
-    if (typeof folds[type] !== 'function') throw invalid(`'fold' has no function for '${type}'`);
+    if (!folds.has(type)) throw invalid(`'fold' has no function for '${type}'`);
   }
 }
 

@@ -52,6 +52,32 @@ describe('a defined reducer', () => {
     expect((await fold('Close', 1, null)).meta.get('closed')).toBe(7);
   });
 
+  test('handlers of a class are called, with their object', async () => {
+    class Handlers {
+      readonly key = 'votes';
+      Vote({ counts }: { counts: { put(key: string, value: number): void } }): void {
+        counts.put(this.key, 1);
+      }
+    }
+    const maps = { counts: stringMap<number>() };
+    const counter = defineReducer({
+      name: 'n',
+      version: 1,
+      maps,
+      entries: { Vote: { 1: z.string() } },
+      fold: new Handlers(),
+    });
+    const draft = new Draft(nodeStore());
+    await counter.fold(draft, {
+      position: { segment: 0, entry: 3 },
+      created: 7,
+      type: 'Vote',
+      version: 1,
+      body: 'tea',
+    });
+    expect(await counter.mapsOf(draft).counts.get('votes')).toBe(1);
+  });
+
   test.each<[string, number, Value, string, string]>([
     ['Vote', 2, { for: 1 }, 'BODY_INVALID', "a 'Vote' entry cannot be read: for: "],
     ['Vote', 2, { for: 'tea', weight: 0 }, 'BODY_INVALID', 'weight: '],
