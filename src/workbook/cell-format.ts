@@ -88,7 +88,13 @@ export class CellFormat {
   showNumber(number: number): string {
     // numfmt mixes up the digits of larger numbers.
     const isHuge = Math.abs(number) >= HUGE && !this.#isScientific;
-    return this.#isPlain || isHuge ? plainNumber(number) : format(this.#pattern, this.#rounded(number) + this.#offset);
+    if (this.#isPlain || isHuge) return plainNumber(number);
+    try {
+      return format(this.#pattern, this.#rounded(number) + this.#offset);
+    } catch {
+      // numfmt has no day for some numbers in the calendars of other cultures.
+      return plainNumber(number);
+    }
   }
 
   /** Rounds a time to what is shown. numfmt carries seconds over, but not into the next day. */

@@ -22,7 +22,7 @@ export class SharedStrings implements XmlHandler {
   /** The place of each text: block * BLOCK_BYTES + place in the block. */
   readonly #starts: Uint32Array[] = [];
   #length = 0;
-  readonly #text = new CellText();
+  readonly #text = new CellText(() => tooLarge(`text ${this.#length} that its cells share is too long`));
 
   open(name: string): void {
     this.#text.open(name);
@@ -75,9 +75,15 @@ export class SharedStrings implements XmlHandler {
  * text follow each other; notes on the pronunciation (`rPh`) are left out.
  */
 export class CellText {
+  readonly #tooLong: () => Error;
   #text = '';
   #isText = false;
   #isPhonetic = false;
+
+  /** @param tooLong makes the error for a text that is longer than that of any cell */
+  constructor(tooLong: () => Error) {
+    this.#tooLong = tooLong;
+  }
 
   open(name: string): void {
     if (name === 't') this.#isText = !this.#isPhonetic;
@@ -90,14 +96,20 @@ export class CellText {
   }
 
   text(text: string): void {
-    if (this.#isText) this.#text += text;
+    if (!this.#isText) return;
+    this.#text += text;
+    if (this.#text.length > MAX_CELL_CHARACTERS) throw this.#tooLong();
   }
 
   /** The collected text. The next text begins empty. */
   take(): string {
     const text = unescaped(this.#text);
-    this.#text = '';
+    this.clear();
     return text;
+  }
+
+  clear(): void {
+    this.#text = '';
   }
 }
 

@@ -33,7 +33,7 @@ export class SheetParser implements XmlHandler {
   /** The cell's `<v>`; undefined if it has none. */
   #value: string | undefined;
   #hasFormula = false;
-  readonly #inline = new CellText();
+  readonly #inline = new CellText(() => this.#tooLong());
 
   constructor(sheet: XlsxSheet) {
     this.#sheet = sheet;
@@ -62,8 +62,10 @@ export class SheetParser implements XmlHandler {
   }
 
   text(text: string): void {
-    if (this.#isIn === 'value') this.#value += text;
-    else if (this.#isIn === 'string') this.#inline.text(text);
+    if (this.#isIn === 'value') {
+      this.#value += text;
+      if ((this.#value?.length ?? 0) > MAX_CELL_CHARACTERS) throw this.#tooLong();
+    } else if (this.#isIn === 'string') this.#inline.text(text);
   }
 
   close(name: string): void {
@@ -109,6 +111,7 @@ export class SheetParser implements XmlHandler {
     this.#style = Number(s);
     this.#value = undefined;
     this.#hasFormula = false;
+    this.#inline.clear();
   }
 
   #closeCell(): void {
@@ -118,12 +121,14 @@ export class SheetParser implements XmlHandler {
     const characters = typeof value === 'string' ? value.length : 1;
     this.#rowCharacters += characters;
     if (characters > MAX_CELL_CHARACTERS || this.#rowCharacters > MAX_ROW_CHARACTERS) {
-      throw tooLarge(
-        `the text up to cell ${cellReference(place)} has ${this.#rowCharacters} characters`,
-        this.#place(),
-      );
+      throw this.#tooLong();
     }
     this.#cells.push([this.#column, value]);
+  }
+
+  #tooLong(): WorkbookInvalidError {
+    const cell = cellReference({ row: this.#row, column: this.#column });
+    return tooLarge(`the text up to cell ${cell} is too long`, this.#place());
   }
 
   #closeRow(): void {
@@ -150,7 +155,7 @@ export class SheetParser implements XmlHandler {
       case 'd':
         return this.#dateValue(text);
       case 'n':
-        return text === '' ? '' : this.#numberValue(this.#number(text));
+        return text.trim() === '' ? '' : this.#numberValue(this.#number(text));
       default:
         throw this.#cellError(`has the unknown type '${this.#type}'`);
     }

@@ -176,3 +176,27 @@ describe('a wrong file is an error that says what to do:', () => {
     await expectInvalid(bytes, /no sheet 'data'.*'Data', 'Other'/, { sheet: 'data' });
   });
 });
+
+describe('a text that is longer than that of any cell', () => {
+  const runs = Array.from({ length: 2 ** 12 }, (_, i) => `<r><t>${String(i).padEnd(257, '\u6f22')}</t></r>`).join('');
+
+  test.each([
+    ['a shared text', '<c t="s"><v>0</v></c>', [runs]],
+    ['an inline text', `<c t="inlineStr"><is>${runs}</is></c>`, []],
+    ['a value', `<c><v>${'<![CDATA[111]]>'.repeat(2 ** 19)}</v></c>`, []],
+  ])('%s stops the reader while it grows, and is never cut', async (_, cells, strings) => {
+    await expect(readRow(cells, { strings })).rejects.toMatchObject({
+      code: 'WORKBOOK_INVALID',
+      reason: expect.stringContaining('too long'),
+    });
+  });
+});
+
+test('text of a cell that shows a number does not reach the next cell', async () => {
+  const cells = '<c><is><t>other</t></is><v>1</v></c><c t="inlineStr"><is><t>own</t></is></c><c><v> </v></c>';
+  expect(await readRow(cells)).toEqual(['1', 'own']);
+});
+
+test('a number that its format cannot show is shown without it', async () => {
+  expect(await readRow('<c s="1"><v>60</v></c>', { formats: ['b2yyyy'] })).toEqual(['60']);
+});
