@@ -1,4 +1,5 @@
 import type { CommandUnknownOpts, Option } from '@commander-js/extra-typings';
+import { isPlainName } from './log-names.ts';
 
 /** A word that may come next. */
 export interface Candidate {
@@ -11,7 +12,8 @@ const HELP: Candidate = { word: '--help', description: 'display help for command
 /**
  * The words that may stand in the place of the last word. Empty if anything may, such as a file.
  * @param words after the name of the program; the last one is unfinished and may be empty
- * @param names names of logs
+ * @param names names of logs. Those that a shell could run are left out: the settings file may come
+ * from somebody else, and bash puts a word into the line as it is
  */
 export function completions(
   program: CommandUnknownOpts,
@@ -33,7 +35,10 @@ interface Line {
 }
 
 function candidates(program: CommandUnknownOpts, { name, before, current, names }: Line): readonly Candidate[] {
-  const logs = (): Candidate[] => Array.from(names, (word) => ({ word, description: 'log' }));
+  const logs = (): Candidate[] =>
+    Array.from(names)
+      .filter(isPlainName)
+      .map((word) => ({ word, description: 'log' }));
   if (name === undefined) {
     if (current.startsWith('-')) return [...optionsOf(program), HELP];
     return program.commands.map((each) => ({ word: each.name(), description: each.description() }));

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { withFileLock } from '../adapters/filesystem/file-lock.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError } from '../errors.ts';
-import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { isUuid, type LogId } from '../ids/log-id.ts';
 import { isSystemError, writeFile } from './output.ts';
 import type { Settings } from './settings.ts';
 
@@ -14,20 +14,15 @@ const namesInFile = z.record(z.string(), z.string()).default({});
  * @throws UsageError if people could take it for an id, an option or two words
  */
 export function parseName(text: string): string {
-  if (/^[\p{L}\p{N}_][\p{L}\p{N}_.-]{0,99}$/u.test(text) && !isId(text)) return text;
+  if (isPlainName(text) && !isUuid(text.toLowerCase())) return text;
   throw new UsageError(`'${text}' cannot be the name of a log`, {
     advice: "Give up to 100 letters, digits, '_', '-' and '.', such as 'budget-2026', and no UUID",
   });
 }
 
-function isId(text: string): boolean {
-  try {
-    parseLogId(text);
-    return true;
-  } catch (error) {
-    if (error instanceof UsageError) return false;
-    throw error;
-  }
+/** Whether a name has only letters, digits and marks that no shell takes for something else. */
+export function isPlainName(text: string): boolean {
+  return /^[\p{L}\p{N}_][\p{L}\p{N}_.-]{0,99}$/u.test(text);
 }
 
 /** @throws UsageError if the settings file has the name already */

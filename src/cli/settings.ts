@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { type CommandUnknownOpts, Option } from '@commander-js/extra-typings';
 import * as z from 'zod';
 import { textOf, UsageError } from '../errors.ts';
+import { isUuid } from '../ids/log-id.ts';
 import { isSystemError } from './output.ts';
 
 /** The file with the settings of a project, in the working directory or a parent. */
@@ -140,6 +141,8 @@ function parseSettings(text: string, path: string, known: ReadonlySet<string>): 
       advice: `Remove it, or write one of ${[...known, 'names'].join(', ')}`,
     });
   }
+  const id = Object.keys(names).find((name) => isUuid(name.toLowerCase()));
+  if (id !== undefined) throw invalid(path, `the name '${id}' is the id of a log`);
   return { path, values: new Map(Object.entries(values)), names: new Map(Object.entries(names)) };
 }
 

@@ -24,6 +24,11 @@ test('commands, options, choices and names of logs are completed in their places
   expect(complete('completion', 'z')).toEqual(['zsh']);
 });
 
+test('names that a shell could run are left out', () => {
+  const names = ['$(id)', '`id`', 'a;id', 'a b', 'a\nb', '*', '\u001b[2J', '-rf', 'plan'];
+  expect(completions(makeProgram(), ['view', ''], names).map(({ word }) => word)).toEqual(['plan']);
+});
+
 test('files are left to the shell', () => {
   expect(complete('append', 'plan', '')).toEqual([]);
   expect(complete('view', '--reducer', '')).toEqual([]);

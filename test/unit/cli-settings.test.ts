@@ -92,3 +92,9 @@ test('help needs no valid settings file', async () => {
   await expect(broken.parseAsync(['--help'], { from: 'user' })).rejects.toThrow('outputHelp');
   await expect(broken.parseAsync([], { from: 'user' })).rejects.toThrow('is not valid');
 });
+
+test('no name of the settings file hides the id of a log', async () => {
+  const other = '11111111-2222-4333-8444-555555555555';
+  await expect(written({ names: { [other]: BUDGET } })).rejects.toThrow(`the name '${other}' is the id of a log`);
+  await expect(written({ names: { [other.replace('8444', 'B444')]: BUDGET } })).rejects.toThrow('is the id of a log');
+});
