@@ -61,8 +61,11 @@ export async function* listSnapshots(deps: ListSnapshotsDeps, log: LogId): Async
     if (last === undefined || segment === undefined) return;
     for (let to = last.position.entry + 1; to > 0; ) {
       const from = Math.max(0, to - length);
-      const pages = store.items(log, { segment: number, from, to }, { consistent: true });
-      const items = (await Array.fromAsync(pages)).flat().filter((item) => item.T?.S === types.snapshot);
+      const items: StoredItem[] = [];
+      // Other entries may take a gigabyte together.
+      for await (const page of store.items(log, { segment: number, from, to }, { consistent: true })) {
+        items.push(...page.filter((item) => item.T?.S === types.snapshot));
+      }
       for (const item of items.reverse()) {
         yield listSnapshot(deps, log, item, (entry) => keepsRoot(segment, entry, { keepSnapshots: 'all', dropped }));
       }
