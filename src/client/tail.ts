@@ -109,6 +109,10 @@ export async function loadTail(
     let tail = Tail.empty(deps.types);
     let last: Entry | undefined;
     const onPage = (page: readonly Entry[]): void => {
+      const [first] = page;
+      // If chunks are gone, the load starts again from an older snapshot.
+      const isAgain = first && last && comparePositions(first.position, last.position) <= 0;
+      if (isAgain) tail = Tail.empty(deps.types);
       tail = tail.with(page);
       last = page.at(-1) ?? last;
     };

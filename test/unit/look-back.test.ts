@@ -1,12 +1,14 @@
 import { describe, expect, test } from 'vitest';
+import { StateFolder } from '../../src/client/state-folder.ts';
+import { loadTail } from '../../src/client/tail.ts';
 import { CredentialsError } from '../../src/errors.ts';
-import { type Position, START } from '../../src/ids/position.ts';
+import { comparePositions, formatPosition, type Position, START } from '../../src/ids/position.ts';
 import { type Loaded, loadState } from '../../src/snapshot/load.ts';
 import { chunkPrefix, collectedKey } from '../../src/store/keys.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { collect, collectAfterEachGrace, GRACE } from '../support/gc-scenario.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
-import { readRows, versionedSheet } from '../support/versioned-sheet.ts';
+import { NOTE, readRows, versionedSheet } from '../support/versioned-sheet.ts';
 
 const at = (segment: number, entry: number): Position => ({ segment, entry });
 
@@ -146,6 +148,32 @@ describe('the state at a position', () => {
     const { loaded } = await load(sheet, before);
     expect(loaded.base?.position).toEqual(last);
     expect(await readRows(loaded.draft)).toEqual(rows);
+  });
+
+  test('a client that then stops at a bad entry holds each entry once', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await sheet.fill(60, 3);
+    await sheet.edit({ type: 'Delete Rows', position: 2, count: 3 });
+    const last = await sheet.completed();
+    const kept = await sheet.keys(chunkPrefix(sheet.log));
+    await sheet.segment();
+    for (let row = 1; row < 200; row += 7) await sheet.edit({ type: 'Insert Rows', position: row, count: 2 });
+    const nearest = await sheet.completed();
+    await sheet.edit({ type: 'Delete Rows', position: 9, count: 20 });
+    // Another version of the reducer knows the entry, and makes the next snapshot.
+    const bad = await sheet.append({ type: NOTE, version: 1, body: null });
+    const all = await sheet.keys(chunkPrefix(sheet.log));
+    await sheet.blobs.delete(all.filter((key) => !kept.includes(key)));
+    await sheet.completed({ reducer: versionedSheet(2) });
+
+    const { deps, log } = sheet;
+    const { tail, base } = await loadTail(deps, new StateFolder(deps, log, deps.reducer), { onBadEntry: 'stop' });
+    expect([base?.position, tail.base?.position]).toEqual([last, nearest]);
+    const positions = tail.entries?.map(({ position }) => position) ?? [];
+    expect(positions[0]).toEqual(nearest);
+    expect(positions.at(-1)).toEqual({ ...bad, entry: bad.entry - 1 });
+    expect(positions).toEqual(positions.toSorted(comparePositions));
+    expect(new Set(positions.map(formatPosition)).size).toBe(positions.length);
   });
 
   test('a snapshot of another version is no base, and the load does not start from the beginning', async () => {
