@@ -5,7 +5,7 @@ import type { Value } from '../../codec/value.ts';
 import type { EntryMetadata } from '../../log/entry.ts';
 import { type EncodedItem, findMerged, mergedItems } from '../../tree/buffered-tree.ts';
 import { type Key, sortedUnique } from '../../tree/key.ts';
-import { keysInSet } from '../../tree/key-set.ts';
+import { type KeySet, keysInSet } from '../../tree/key-set.ts';
 import { valueBytes } from '../../tree/node.ts';
 import type { NodeStore } from '../../tree/node-store.ts';
 import { type RangeDelete, rangeSet } from '../../tree/range-delete.ts';
@@ -90,11 +90,14 @@ export async function* realChanges(changes: AsyncIterable<KeyChange>): AsyncGene
 /** Records the changes of a few keys in memory, while a reducer folds a log without a history. */
 export class KeyRecorder implements ChangeRecorder {
   readonly #keys: HistoryKeys;
+  /** The keys of a range. */
+  readonly #range: KeySet | undefined;
   readonly #changes = new Map<Key, KeyChange[]>();
   #entry: FoldEntry | undefined;
 
   constructor(keys: HistoryKeys) {
     this.#keys = keys;
+    this.#range = 'range' in keys ? rangeSet(keys.range) : undefined;
   }
 
   /** Begins the records of an entry. */
@@ -130,7 +133,7 @@ export class KeyRecorder implements ChangeRecorder {
 
   #contains(key: Key): boolean {
     if ('key' in this.#keys) return key === this.#keys.key;
-    const span = typeof key === 'number' ? rangeSet(this.#keys.range).next(key) : undefined;
+    const span = typeof key === 'number' ? this.#range?.next(key) : undefined;
     return span !== undefined && span.from <= key;
   }
 }
