@@ -10,6 +10,7 @@ The script completes commands, options and the names of logs in ${SETTINGS_FILE}
   zsh    echo 'source <(logfold completion zsh)' >> ~/.zshrc, behind compinit
   fish   logfold completion fish > ~/.config/fish/completions/logfold.fish
 
+The script runs logfold, so the command must be on your PATH: 'npm install --global' puts it there, npx does not.
 If words follow, behind --, the command prints what may stand in the place of the last one. The scripts do so.`;
 
 /** @param settings reads the settings file, if there is one */

@@ -12,7 +12,7 @@ import { jsonFromValue } from '../json-value.ts';
 import { atOption, MOMENT_HELP } from '../moment.ts';
 
 const NOTES = `
-Revisions are numbered from 1, the oldest. A revision without a value removed it. The history of a cell begins when its
+Revisions are numbered from 1, the oldest. A revision without a value is a removal. The history of a cell begins when its
 row or column was inserted. With a reducer such as spreadsheet+history, which keeps the history in its snapshots, the
 command reads little; with others it folds the whole log.`;
 

@@ -30,16 +30,15 @@ const PROGRESS_ROWS = 1_000;
 const NOTES = `
 The whole file is read first, as a fold would read it: a file that cannot be read appends and uploads nothing. Then the
 file is uploaded, an Import entry names it, and a Snapshot entry asks for a snapshot. Empty fields leave cells as they
-are. Cells are the texts that a program shows; with --values typed, numbers, booleans and dates are such values.
-A file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.
-`;
+are. Cells are the texts that a spreadsheet program shows; with --values typed, numbers, booleans and dates keep their
+kind. A file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.`;
 
 export function importCommand() {
   return command('import', 'Put the cells of a CSV or XLSX file into a sheet, with one entry.')
     .argument('<log>', 'the log', parse.log)
     .argument('<file>', 'the file; may be a pipe; - for standard input')
     .addOption(
-      new Option('--format <format>', "the file's form; by default its extension says it").choices(['csv', 'xlsx']),
+      new Option('--format <format>', "the file's format; by default its extension says it").choices(['csv', 'xlsx']),
     )
     .option('--sheet <name>', 'the sheet of an XLSX file; default: the first')
     .option(
@@ -105,12 +104,12 @@ function describe({ signal, reason }: InterruptedError, log: LogId): Interrupted
 
 type ImportOptions = Partial<SheetImport>;
 
-/** @throws UsageError if the form of the file is not known */
+/** @throws UsageError if the format of the file is not known */
 function importOf(file: string, { format, sheet, delimiter, values, row, column }: ImportOptions): SheetImport {
   const known = EXTENSIONS[extname(file).toLowerCase()];
   const form = format ?? known?.format;
   if (form === undefined) {
-    throw new UsageError(`the form of '${file}' is not known by its name`, {
+    throw new UsageError(`the format of '${file}' is not known from its name`, {
       advice: 'Give --format csv or --format xlsx',
     });
   }
