@@ -48,6 +48,10 @@ test('a project with a settings file needs no options, and its logs have names',
     { position: { segment: 0, entry: 0 }, status: 'complete' },
   ]);
   expect(await here('snapshots', 'budget', '--limit', '1')).toMatch(/0\/2 .*complete/);
+  const missing = await runCli(['state', 'budget', '--map', 'sells'], { cwd: project });
+  expect(missing).toMatchObject({ code: 0, stderr: expect.stringContaining("no map 'sells'. Its maps: cells.") });
+  const unknown = await runCli(['export', 'buget'], { cwd: project });
+  expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('its name in logfold.json') });
 });
 
 test('the entries of a log make a copy of it, through a pipe', async () => {

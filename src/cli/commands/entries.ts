@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { positionOfMoment } from '../../client/past-state.ts';
-import { UsageError } from '../../errors.ts';
+import { InterruptedError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import { BodiesAhead } from '../../log/bodies-ahead.ts';
@@ -18,7 +18,8 @@ const FOLLOW_MS = 1_000;
 const HELP = `
 With --json, each entry is one JSON object in a line, which 'logfold append' takes again. Snapshot and End Segment
 entries are {"op":"snapshot"} and {"op":"segment"}. The first entry of a segment is {"op":"start"}, which appends
-nothing: every new segment has one. --application leaves these three out.
+nothing: every new segment has one. --application leaves these three out. An entry with a file, such as Import, can be
+appended only to its own log, because the file belongs to that log. "number" counts the entries of the application.
 
 A time selects the entries of that second and later ones, or those before it for --to. Without an offset it is UTC, and
 a date is its midnight. Entries of archived segments come from the archives. An entry whose body cannot be read is shown
@@ -66,7 +67,7 @@ export function entriesCommand() {
         });
       }
       const wanted: Wanted = { types: new Set(type), application, limit };
-      return inEnvironment(options, async (environment, output) => {
+      const run = inEnvironment(options, async (environment, output) => {
         const pages = readPages(environment, log, {
           from: await placeOf(environment, log, from),
           to: to === undefined ? undefined : await positionOf(environment, log, to),
@@ -95,7 +96,18 @@ export function entriesCommand() {
           progress?.stop();
         }
       });
+      return run.catch((error: unknown) => {
+        throw error instanceof InterruptedError ? describe(error, log) : error;
+      });
     });
+}
+
+/** A signal is the only end of `--follow`. */
+function describe({ signal, reason }: InterruptedError, log: LogId): InterruptedError {
+  return new InterruptedError(signal, reason, {
+    log,
+    advice: 'Nothing was changed. To continue, run the command again with --from',
+  });
 }
 
 function placeOf(environment: Environment, log: LogId, from: From): Promise<Exclude<From, Date>> | Exclude<From, Date> {

@@ -30,6 +30,9 @@ interface MapRange {
   readonly limit: number;
 }
 
+const HELP = `
+Buffered edits wait in the snapshot until a flush writes them into the tree of their map. They are part of the state.`;
+
 export function stateCommand() {
   return command('state', 'Show the state of a log, for any reducer: its metadata and maps, or the items of a map.')
     .argument('<log>', 'the log', parse.log)
@@ -40,6 +43,7 @@ export function stateCommand() {
     .option('--limit <n>', 'the most items', parse.count, 1_000)
     .addOption(atOption())
     .addOption(onBadEntryOption())
+    .addHelpText('after', HELP)
     .addHelpText('after', MOMENT_HELP)
     .addHelpText(
       'after',
@@ -59,7 +63,7 @@ export function stateCommand() {
         const { state, ...head } = await output.during('Snapshots loaded', () => loadShownState(environment, log, at));
         const range = map === undefined ? undefined : { map, prefix, from, to, limit };
         const shown = await output.during('Maps read', () =>
-          range === undefined ? describeState(state, head) : describeItems(state.map(range.map), range),
+          range === undefined ? describeState(state, head) : describeItems(state, range),
         );
         const { gets: objects, bytesRead: bytes } = blobs.usage();
         output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
@@ -108,7 +112,8 @@ async function summarize(map: FrozenMap): Promise<MapSummary> {
   return { map: map.name, keys: map.kind ?? '-', items, isExact, buffered };
 }
 
-async function describeItems(map: FrozenMap, { map: name, prefix, from, to, limit }: MapRange): Promise<Shown> {
+async function describeItems(state: DocumentState, { map: name, prefix, from, to, limit }: MapRange): Promise<Shown> {
+  const map = state.map(name);
   if (prefix !== undefined && map.kind === 'number') {
     throw new UsageError(`the keys of map '${name}' are numbers, which have no prefix`, {
       advice: 'Give --from and --to instead of --prefix',
@@ -125,8 +130,22 @@ async function describeItems(map: FrozenMap, { map: name, prefix, from, to, limi
   return {
     document: { map: name, items, next: next ?? null },
     text: items.map((item) => JSON.stringify(item)).join('\n'),
-    ...(next !== undefined && { note: `There are more items: ${describeNext(next, prefix)}.` }),
+    ...noted(
+      next === undefined ? describeMissing(state, name) : `There are more items: ${describeNext(next, prefix)}.`,
+    ),
   };
+}
+
+function noted(note: string | undefined): Pick<Shown, 'note'> {
+  return note === undefined ? {} : { note };
+}
+
+/** Tells that a state has no map of a name, which is the same as an empty map. */
+function describeMissing({ mapNames }: DocumentState, name: string): string | undefined {
+  const names = [...mapNames];
+  if (names.includes(name)) return undefined;
+  const present = names.length === 0 ? 'none' : names.map(printable).join(', ');
+  return `The state has no map '${printable(name)}'. Its maps: ${present}.`;
 }
 
 function describeNext(next: Key, prefix: string | undefined): string {

@@ -15,6 +15,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Look at the end of the log before you continue: it has the lines before line …, and may have line …',
     'Check what the command has changed before you run it again: its changes stay',
     'Run the command again: nothing was appended',
+    'Nothing was changed. To continue, run the command again with --from',
   ],
   'a person must look for the cause outside logfold': [
     'Check the network and the server, then try again',
