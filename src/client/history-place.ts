@@ -57,7 +57,9 @@ export async function keysOfPlace(place: HistoryPlace, draft: ReducerDraft, redu
 
 function requireReducer(kind: string, folds: boolean, { name }: Reducer): void {
   if (folds) return;
-  throw new UsageError(`the states of reducer '${name}' are not ${kind}`, { advice: 'Give the place as { map, key }' });
+  throw new UsageError(`the states of reducer '${name}' are not ${kind}`, {
+    advice: 'Give the place as a map and a key',
+  });
 }
 
 function isKey(key: unknown): key is Key {

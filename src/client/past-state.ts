@@ -52,9 +52,11 @@ export async function positionOfMoment(
   if (moment instanceof Date) {
     const seconds = Math.floor(moment.getTime() / 1000);
     if (!Number.isNaN(seconds)) return positionAtTime(source, log, seconds);
-    throw new UsageError('the date is invalid', {
+  }
+  if (typeof moment !== 'object' || moment instanceof Date) {
+    throw new UsageError('`moment` is neither a position nor a valid date', {
       log,
-      advice: "Give a date such as new Date('2024-01-31T08:00:00Z')",
+      advice: "Give { segment, entry }, or a date such as new Date('2024-01-31T08:00:00Z')",
     });
   }
   checkPosition(moment, { log, name: 'moment' });

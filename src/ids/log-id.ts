@@ -33,7 +33,7 @@ export function parseLogId(text: string): LogId {
   if (!isUuid(lower)) {
     throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
       advice:
-        "Give the UUID of a log, such as the one that 'logfold create' prints, or the mapping if the log is in a table of your application",
+        "Give the UUID of a log, such as the one that 'logfold create' prints, its name in logfold.json, or the mapping if the log is in a table of your application",
     });
   }
   return lower;

@@ -92,7 +92,7 @@ function checkFile(log: LogId, { body }: NewEntry, file: unknown): void {
   if (typeof file !== 'string' || !file.startsWith(bodyPrefix(log)) || !isFileKey(file)) {
     throw new UsageError("an entry's file is not the key of a file of this log", {
       log,
-      advice: 'Give the key that `saveFile` returned for this log',
+      advice: 'Give the key that `saveFile` returned for this log, or import the file into this log',
     });
   }
   if (body !== undefined && body !== null) return;

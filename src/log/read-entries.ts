@@ -107,7 +107,10 @@ function readingOf({ store, types, rangeEntries, concurrency }: EntrySource, log
 
 function checkOrder(log: LogId, { from, to }: EntryRange): void {
   if (to === 'end' || comparePositions(from, to) <= 0) return;
-  throw new PositionInvalidError(`${formatPosition(to)} is before ${formatPosition(from)}`, { log });
+  throw new PositionInvalidError(`the end ${formatPosition(to)} is before the start ${formatPosition(from)}`, {
+    log,
+    advice: `Give an end from ${formatPosition(from)} on`,
+  });
 }
 
 interface Rest {

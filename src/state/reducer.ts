@@ -113,7 +113,7 @@ export function checkType<T extends string>(
   const highest = Object.hasOwn(known, entry.type) ? known[entry.type] : undefined;
   if (highest === undefined) {
     throw new EntryTypeUnknownError(`the reducer does not know entries of type '${entry.type}'`, {
-      advice: `Deploy a reducer that folds them; this one knows ${Object.keys(known).join(', ')}`,
+      advice: `Deploy a reducer that folds them, or name it with --reducer; this one knows ${Object.keys(known).join(', ')}`,
     });
   }
   if (!Number.isInteger(entry.version) || entry.version < 1 || entry.version > highest) {

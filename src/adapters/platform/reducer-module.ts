@@ -36,7 +36,7 @@ export async function loadReducer(path: string): Promise<Reducer> {
 
 function invalid(path: string, reason: string, cause?: unknown): ReducerInvalidError {
   return new ReducerInvalidError(`the module '${path}' ${reason}`, {
-    advice: 'Name an ES module whose default export is a reducer',
+    advice: 'Name an ES module whose default export is a reducer, or a built-in reducer such as collections',
     cause,
   });
 }

@@ -78,7 +78,7 @@ export const CLIENT: Cases = {
     expect(await historyOf(document, { row: 0, column: 0 })).toMatchObject([{ number: 1, value: 'Denver' }]);
     expect(await historyOf(document, { row: 0 })).toMatchObject([{ number: 1, value: [[0, 'Denver']] }]);
   },
-  'Give the place as { map, key }': async (refused) => {
+  'Give the place as a map and a key': async (refused) => {
     const live = await LiveLog.create();
     const document = await live.open({ reducer: notes });
     const position = await document.mutate(CITY);

@@ -41,7 +41,7 @@ export const FILES: Cases = {
     await refused(() => Reflect.apply(client.saveFile, client, [log, texts]));
     await client.saveFile(log, BYTES);
   },
-  'Give the key that `saveFile` returned for this log': async (refused) => {
+  'Give the key that `saveFile` returned for this log, or import the file into this log': async (refused) => {
     const { append, file, client } = await files();
     await refused(() => append({ file: 'table.csv' }));
     const other = newLogId();

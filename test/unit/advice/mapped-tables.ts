@@ -86,7 +86,7 @@ export const MAPPED_TABLES: Cases = {
     await here('adopt', ...words);
     await here('create', '--entry-table', 'another-table');
   },
-  "Give the UUID of a log, such as the one that 'logfold create' prints, or the mapping if the log is in a table of your application":
+  "Give the UUID of a log, such as the one that 'logfold create' prints, its name in logfold.json, or the mapping if the log is in a table of your application":
     async (refused) => {
       const words = await mapped('log-of-mapping');
       await here('adopt', ...words);

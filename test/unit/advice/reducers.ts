@@ -48,7 +48,10 @@ export const REDUCERS: Cases = {
     await refused(async () => defineReducer({ ...votes, version: 0 }));
     expect(defineReducer({ ...votes, version: 1 }).version).toBe(1);
   },
-  'Deploy a reducer that folds them; this one knows …': anotherReducer({ type: NOTE, version: 1 }, versionedSheet(2)),
+  'Deploy a reducer that folds them, or name it with --reducer; this one knows …': anotherReducer(
+    { type: NOTE, version: 1 },
+    versionedSheet(2),
+  ),
   'Deploy a reducer that knows it; this one knows versions 1 to …': anotherReducer(
     { type: 'Set', version: 9 },
     {

@@ -16,7 +16,7 @@ import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../../src/functions/sweep-function.ts';
 import { textLogId } from '../../../src/ids/log-id.ts';
-import { MAX_NUMBER, parsePosition } from '../../../src/ids/position.ts';
+import { MAX_NUMBER, type Position, parsePosition } from '../../../src/ids/position.ts';
 import { FileCheckpointStore } from '../../../src/local/checkpoint-store.ts';
 import { checkRoom } from '../../../src/log/append.ts';
 import { MAX_UPDATED_ATTRIBUTES } from '../../../src/log/application-attributes.ts';
@@ -115,8 +115,9 @@ export const VALUES: Cases = {
     expect(parse.moment(date)).toEqual(new Date('2024-01-31T00:00:00Z'));
     expect(parse.moment(time)).toEqual(new Date('2024-01-31T08:00:00Z'));
   },
-  "Give a date such as new Date('2024-01-31T08:00:00Z')": async (refused) => {
+  "Give { segment, entry }, or a date such as new Date('2024-01-31T08:00:00Z')": async (refused) => {
     const sheet = await SheetLog.create();
+    await refused(() => loadPastState(sheet.deps, LOG, untyped('2024-01-31')));
     const [time = ''] = quoted(await refused(() => loadPastState(sheet.deps, LOG, new Date('yesterday'))));
     await loadPastState(sheet.deps, LOG, new Date(time));
   },
@@ -236,12 +237,14 @@ export const VALUES: Cases = {
     expect((await Array.fromAsync(copied.lines())).length).toBe(2);
     copied.close();
   }),
-  'Name an ES module whose default export is a reducer': inDirectory(async (dir, refused) => {
-    const file = join(dir, 'reducer.mjs');
-    await refused(() => loadReducer(file));
-    await writeFile(file, REDUCER);
-    expect((await loadReducer(file)).name).toBe('own');
-  }),
+  'Name an ES module whose default export is a reducer, or a built-in reducer such as collections': inDirectory(
+    async (dir, refused) => {
+      const file = join(dir, 'reducer.mjs');
+      await refused(() => loadReducer(file));
+      await writeFile(file, REDUCER);
+      expect((await loadReducer(file)).name).toBe('own');
+    },
+  ),
   'Correct it, or unset it to use 30 seconds': async (refused) => {
     await refused(() => foldWatchOf({ LOGFOLD_FOLD_SECONDS: '30s' }));
     for (const LOGFOLD_FOLD_SECONDS of ['30', undefined]) foldWatchOf({ LOGFOLD_FOLD_SECONDS });
@@ -566,6 +569,15 @@ export const VALUES: Cases = {
     await refused(() => client.addEntry(log, entry, untyped('0/1')));
     await client.addEntry(log, entry, {});
     await client.addEntry(log, entry);
+  },
+  'Give an end from … on': async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    await add([1]);
+    const from = { segment: 0, entry: 1 };
+    const queried = async (to: Position) => Array.fromAsync((await client.query(log, { from, to })).entries);
+    const advice = await refused(() => queried({ segment: 0, entry: 0 }));
+    const [end = ''] = /\d+\/\d+/.exec(advice) ?? [];
+    expect(await queried(parsePosition(end))).toEqual([]);
   },
   "Give { segment, entry } with whole numbers from 0 to …; parsePosition reads text such as '0/17'": async (
     refused,
