@@ -9,6 +9,7 @@ import {
   bodyInvalid,
   checkType,
   type FoldEntry,
+  HISTORY_SUFFIX,
   isReducer,
   REDUCER_PARTS,
   type Reducer,
@@ -200,6 +201,7 @@ function checkDefinition({ name, version, entries, folds }: CheckedDefinition): 
   if (!isReducer({ name, version, fold: () => undefined })) {
     throw invalid(`it needs ${REDUCER_PARTS}`);
   }
+  if (name.endsWith(HISTORY_SUFFIX)) throw invalid(`only withHistory gives names such as '${name}'`);
   for (const [type, schemas] of Object.entries(entries)) {
     const gap = Object.keys(schemas).findIndex((each, i) => each !== String(i + 1));
     if (gap >= 0 || Object.keys(schemas).length === 0) throw invalid(`the versions of '${type}' are not 1, 2, 3, …`);

@@ -80,6 +80,9 @@ export interface Reducer {
   validate?(entry: FoldEntry, state: ReducerDraft): void | Promise<void>;
 }
 
+/** The end of the names that `withHistory` gives. Readers look for a kept history only then. */
+export const HISTORY_SUFFIX = '+history';
+
 /** The parts of a reducer, as messages name them. */
 export const REDUCER_PARTS = 'a name, a version of 1 or more, a function fold, and perhaps a function validate';
 

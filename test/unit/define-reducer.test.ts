@@ -143,6 +143,7 @@ describe('a defined reducer', () => {
   test.each([
     [{ name: '' }, 'it needs a name, a version of 1 or more'],
     [{ version: 0 }, 'it needs a name, a version of 1 or more'],
+    [{ name: 'poll+history' }, "only withHistory gives names such as 'poll+history'"],
     [{ entries: { Vote: {} } }, "the versions of 'Vote' are not 1, 2, 3, …"],
     [{ entries: { Vote: { 2: vote } } }, "the versions of 'Vote' are not 1, 2, 3, …"],
     [{ entries: { Vote: { 1: vote, 3: vote } } }, "the versions of 'Vote' are not 1, 2, 3, …"],

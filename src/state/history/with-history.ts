@@ -2,12 +2,10 @@ import type { Value } from '../../codec/value.ts';
 import type { Key, KeyKind } from '../../tree/key.ts';
 import type { RangeDelete } from '../../tree/range-delete.ts';
 import { Draft } from '../draft.ts';
-import type { FoldEntry, Reducer, ReducerDraft } from '../reducer.ts';
+import { type FoldEntry, HISTORY_SUFFIX, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { entrySuffix, keyPrefix, recordsOf } from './history-key.ts';
 import { type ChangeRecorder, RecordingDraft } from './recording-draft.ts';
 import { storedValue } from './stored-value.ts';
-
-const SUFFIX = '+history';
 
 /**
  * A reducer that folds the same entries to the same state, and also keeps the history of its maps:
@@ -32,7 +30,7 @@ export function withHistory(reducer: Reducer): Reducer {
   };
   const { name, version, validate } = reducer;
   return {
-    name: name + SUFFIX,
+    name: name + HISTORY_SUFFIX,
     version,
     ...(validate !== undefined && { validate: validate.bind(reducer) }),
     fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void> {
@@ -45,12 +43,12 @@ export function withHistory(reducer: Reducer): Reducer {
 
 /** Whether a reducer keeps the history of its maps, which its name says. */
 export function keepsHistory({ name }: Pick<Reducer, 'name'>): boolean {
-  return name.endsWith(SUFFIX);
+  return name.endsWith(HISTORY_SUFFIX);
 }
 
 /** The name of the reducer that a name is of, without its history. */
 export function plainName({ name }: Pick<Reducer, 'name'>): string {
-  return keepsHistory({ name }) ? name.slice(0, -SUFFIX.length) : name;
+  return keepsHistory({ name }) ? name.slice(0, -HISTORY_SUFFIX.length) : name;
 }
 
 /** Records changes in the draft that they are made in. */
