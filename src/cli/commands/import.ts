@@ -64,6 +64,7 @@ export function importCommand() {
     .action(async (log, file, options) => {
       requireOwnSchema(options, log);
       if (options.format === undefined && LINES_EXTENSIONS.includes(extname(file).toLowerCase())) {
+        requireNoTable(file, options);
         return appendFile(log, file, { ...options, check: false });
       }
       const { reducer } = await chooseReducer(options.reducer);
@@ -103,6 +104,15 @@ function describe({ signal, reason }: InterruptedError, log: LogId): Interrupted
 }
 
 type ImportOptions = Partial<SheetImport>;
+
+/** @throws UsageError if options are for a table, although the file has lines */
+function requireNoTable(file: string, { sheet, delimiter, values, row, column }: ImportOptions): void {
+  if (sheet === undefined && delimiter === undefined && values === 'text' && row === 0 && column === 0) return;
+  throw new UsageError(
+    `'${file}' is appended line by line, and --sheet, --delimiter, --values, --row and --column are for tables`,
+    { advice: 'Leave these options out, or give --format csv or --format xlsx if the file is a table' },
+  );
+}
 
 /** @throws UsageError if the format of the file is not known */
 function importOf(file: string, { format, sheet, delimiter, values, row, column }: ImportOptions): SheetImport {

@@ -330,6 +330,14 @@ export const COMMANDS: Cases = {
     await refused(() => here('import', log, cities));
     await here('import', log, cities, '--format', 'csv');
   },
+  'Leave these options out, or give --format csv or --format xlsx if the file is a table': async (refused) => {
+    const log = await snapshotted();
+    const lines = await file('lines.ndjson', '{"op":"insertRows","at":0,"count":1}\n');
+    await refused(() => here('import', log, lines, '--row', '1'));
+    await here('import', log, lines);
+    const table = await file('table.ndjson', 'Denver,CO\n');
+    await here('import', log, table, '--row', '1', '--format', 'csv');
+  },
   'Name a file that can be written': async (refused) => {
     const log = await snapshotted();
     await refused(() => here('export', log, '--csv', files));
