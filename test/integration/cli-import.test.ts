@@ -101,6 +101,7 @@ describe('import', () => {
       ['SHEET_LIMIT', /column 1048576/, good, '--column', '1048575'],
       ['USAGE', /format of/, await write('cities.txt', CITIES)],
       ['USAGE', /line by line/, await write('lines.ndjson', '{"op":"snapshot"}\n'), '--row', '1'],
+      ['USAGE', /no cell/, await write('empty.csv', '\n,\n')],
       ['USAGE', /cannot be read/, pathOf('missing.csv')],
       ['USAGE', /not a whole number from 0/, good, '--row', '-1'],
       ['USAGE', /sheets/, good, '--reducer', 'collections'],

@@ -165,6 +165,12 @@ async function uploadChecked({ path }: InputFile, { log, file, given, output, up
     .catch((error: unknown) => {
       throw error instanceof LogfoldError ? nameFile(error.at({ log }), file) : error;
     });
+  if (found.cells === 0) {
+    throw new UsageError(`'${file}' has no cell that is not empty`, {
+      log,
+      advice: 'Check which file it is, and for XLSX name the sheet with --sheet',
+    });
+  }
   const { size } = await stat(path);
   const progress = output.progress('Bytes read', 2 * size);
   try {

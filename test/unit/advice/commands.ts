@@ -338,6 +338,11 @@ export const COMMANDS: Cases = {
     const table = await file('table.ndjson', 'Denver,CO\n');
     await here('import', log, table, '--row', '1', '--format', 'csv');
   },
+  'Check which file it is, and for XLSX name the sheet with --sheet': async (refused) => {
+    const log = await snapshotted();
+    await refused(async () => here('import', log, await file('empty.csv', ',\n')));
+    await here('import', log, await file('cities.csv', 'Denver,CO\n'));
+  },
   'Name a file that can be written': async (refused) => {
     const log = await snapshotted();
     await refused(() => here('export', log, '--csv', files));
