@@ -1,11 +1,20 @@
 import { equalBytes } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
-import { type DifferentPlaces, diffPlaces, inAdvance, type Place } from './diff.ts';
+import { type DifferentPlaces, diffPlaces, type Place } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
 import { type Leaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import { findItem, type Item, inlineValue, leafValue, type RangeRead, READ_AHEAD, rangeSlices } from './read.ts';
+import {
+  findItem,
+  type Item,
+  inAdvance,
+  inlineValue,
+  leafValue,
+  type RangeRead,
+  READ_AHEAD,
+  rangeSlices,
+} from './read.ts';
 import { emptyTree, type Tree } from './tree.ts';
 
 /**

@@ -3,7 +3,7 @@ import { at } from './array.ts';
 import type { Key } from './key.ts';
 import { isLeaf, itemWeight, type Leaf, NodeRef, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import { READ_AHEAD } from './read.ts';
+import { inAdvance, READ_AHEAD } from './read.ts';
 import type { Tree } from './tree.ts';
 
 /** A version of a tree, and the store that has its nodes. */
@@ -120,24 +120,4 @@ async function* leafItems(store: NodeStore, places: readonly Placed[]): Items {
     if (!isLeaf(leaf)) throw new Error('leafItems got an inner node');
     for (let index = 0; index < leaf.keys.length; index++) yield { leaf, index };
   }
-}
-
-/**
- * The results of work for each item, in the order of the items. The work for the next few items is
- * begun before the caller asks for it.
- */
-export async function* inAdvance<T, R>(
-  items: Iterable<T> | AsyncIterable<T>,
-  ahead: number,
-  work: (item: T) => Promise<R>,
-): AsyncGenerator<R, undefined> {
-  const begun: Promise<R>[] = [];
-  for await (const item of items) {
-    const result = work(item);
-    // Awaited later or never. A failure must not count as unhandled.
-    result.catch(() => undefined);
-    begun.push(result);
-    if (begun.length > ahead) for (const ready of begun.splice(0, begun.length - ahead)) yield await ready;
-  }
-  for (const result of begun) yield await result;
 }

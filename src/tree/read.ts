@@ -141,3 +141,28 @@ export async function itemAtOffset(store: NodeStore, tree: Tree, offset: number)
   const value = await leafValue(store, node, index);
   return { key: at(node.keys, index), value, weight: itemWeight(node, index), start };
 }
+
+/**
+ * The results of work for each item, in the order of the items. The work for the next few items is
+ * begun before the caller asks for it. When the caller stops early or work fails, the work that was
+ * begun ends before the iteration does.
+ */
+export async function* inAdvance<T, R>(
+  items: Iterable<T> | AsyncIterable<T>,
+  ahead: number,
+  work: (item: T) => Promise<R>,
+): AsyncGenerator<R, undefined> {
+  const begun: Promise<R>[] = [];
+  try {
+    for await (const item of items) {
+      const result = work(item);
+      // Awaited later. A failure must not count as unhandled.
+      result.catch(() => undefined);
+      begun.push(result);
+      if (begun.length > ahead) for (const ready of begun.splice(0, begun.length - ahead)) yield await ready;
+    }
+    for (const result of begun) yield await result;
+  } finally {
+    await Promise.allSettled(begun);
+  }
+}

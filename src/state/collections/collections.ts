@@ -1,6 +1,6 @@
 import { setKey, type Value } from '../../codec/value.ts';
 import { UsageError } from '../../errors.ts';
-import { READ_AHEAD } from '../../tree/read.ts';
+import { inAdvance, READ_AHEAD } from '../../tree/read.ts';
 import type { ReducerDraft } from '../reducer.ts';
 import {
   type ChangeRecord,
@@ -136,22 +136,8 @@ export class Collection {
    */
   async *changesSince(version: number): AsyncGenerator<ItemChange> {
     checkNatural('a version', version);
-    const loading: Promise<ItemChange>[] = [];
-    try {
-      const range = { ...changeRange(this.name, version), ahead: READ_AHEAD };
-      for await (const { value } of this.#maps.changes.items(range)) {
-        const change = this.#load(readChange(value));
-        // Awaited later. A failure must not count as unhandled.
-        change.catch(() => undefined);
-        loading.push(change);
-        const ready = loading.length > READ_AHEAD ? loading.shift() : undefined;
-        if (ready !== undefined) yield await ready;
-      }
-      for (let ready = loading.shift(); ready !== undefined; ready = loading.shift()) yield await ready;
-    } finally {
-      // A reducer that stops early must not leave reads behind.
-      await Promise.allSettled(loading);
-    }
+    const range = { ...changeRange(this.name, version), ahead: READ_AHEAD };
+    yield* inAdvance(this.#maps.changes.items(range), READ_AHEAD, ({ value }) => this.#load(readChange(value)));
   }
 
   async #load({ id, version, isDeleted }: ChangeRecord): Promise<ItemChange> {
