@@ -10,8 +10,7 @@ import type { LoadDeps } from '../snapshot/load.ts';
 import { loadRoot, nodeStore } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
 import { type HistoryKeys, type KeyChange, KeyRecorder } from '../state/history/key-changes.ts';
-import { RecordingDraft } from '../state/history/recording-draft.ts';
-import type { Reducer, ReducerDraft } from '../state/reducer.ts';
+import { recordingFold } from '../state/history/recording-draft.ts';
 
 /** Unsaved nodes that a fold may hold before it goes on from a stored snapshot, in bytes. */
 const HELD_BYTES = 64 * 1024 * 1024;
@@ -35,7 +34,8 @@ export async function* foldedChanges(
   to: Position,
 ): AsyncGenerator<KeyChange> {
   const recorder = new KeyRecorder(keys);
-  const reducer = recordingReducer(deps.reducer, recorder);
+  const { name, version } = deps.reducer;
+  const reducer = { name, version, fold: recordingFold(deps.reducer, () => recorder) };
   const { blobs, types, heldBytes = HELD_BYTES } = deps;
   let draft = new Draft(nodeStore(deps, log));
   let from = START;
@@ -49,20 +49,6 @@ export async function* foldedChanges(
     throw error instanceof EntryGapError ? await gone(deps, log, error) : error;
   }
   yield* recorder.changes();
-}
-
-function recordingReducer(reducer: Reducer, recorder: KeyRecorder): Reducer {
-  const drafts = new WeakMap<ReducerDraft, RecordingDraft>();
-  return {
-    name: reducer.name,
-    version: reducer.version,
-    fold(draft, entry) {
-      const recording = drafts.get(draft) ?? new RecordingDraft(draft, recorder);
-      drafts.set(draft, recording);
-      recorder.begin(entry);
-      return reducer.fold(recording, entry);
-    },
-  };
 }
 
 /** The Last Snapshot of each segment before a position, in order. */

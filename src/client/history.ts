@@ -11,7 +11,7 @@ import { type KeyChange, keptChanges, realChanges } from '../state/history/key-c
 import { keepsHistory } from '../state/history/with-history.ts';
 import type { State } from '../state/state.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { READ_AHEAD } from '../tree/read.ts';
+import { inAdvance, READ_AHEAD } from '../tree/read.ts';
 import { type FoldedHistoryDeps, foldedChanges } from './folded-history.ts';
 import { type HistoryPlace, keysOfPlace } from './history-place.ts';
 import { checkOptionNames } from './options.ts';
@@ -80,19 +80,8 @@ export async function* readHistory(
   const isKept = keepsHistory(deps.reducer);
   const recorded = isKept ? keptChanges(nodes, state, keys) : foldedChanges(deps, log, keys, end);
   const changes = realChanges(recorded);
-  const found = newest(
-    columnOf === undefined ? ofKey(changes) : ofRow(await Array.fromAsync(changes), columnOf),
-    limit,
-  );
-  const reading: Promise<Revision>[] = [];
-  for await (const each of found) {
-    const revision = complete(isKept ? deps.store : undefined, log, each);
-    // Awaited later or never. A failure must not count as unhandled.
-    revision.catch(() => undefined);
-    reading.push(revision);
-    if (reading.length > READ_AHEAD) for (const ready of reading.splice(0, 1)) yield await ready;
-  }
-  for (const revision of reading) yield await revision;
+  const found = newest(columnOf === undefined ? changes : ofRow(await Array.fromAsync(changes), columnOf), limit);
+  yield* inAdvance(found, READ_AHEAD, (each) => complete(isKept ? deps.store : undefined, log, each));
 }
 
 async function pastSource(deps: LoadDeps, { log }: HistorySource, at: Moment): Promise<HistorySource> {
@@ -104,10 +93,6 @@ async function pastSource(deps: LoadDeps, { log }: HistorySource, at: Moment): P
 /** A revision whose value and metadata are not read yet. */
 type Found = Pick<KeyChange, 'position' | 'created' | 'metadata' | 'value'>;
 type Numbered = Found & Pick<Revision, 'number'>;
-
-async function* ofKey(changes: AsyncIterable<KeyChange>): AsyncGenerator<Found> {
-  yield* changes;
-}
 
 /** The changes of a row's cells, those of an entry as one. */
 async function* ofRow(changes: readonly KeyChange[], columnOf: NonNullable<ColumnOf>): AsyncGenerator<Found> {

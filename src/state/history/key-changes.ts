@@ -100,7 +100,6 @@ export class KeyRecorder implements ChangeRecorder {
     this.#range = 'range' in keys ? rangeSet(keys.range) : undefined;
   }
 
-  /** Begins the records of an entry. */
   begin(entry: FoldEntry): void {
     this.#entry = entry;
   }

@@ -6,15 +6,35 @@ import type { Item, RangeRead, WeighedItem } from '../../tree/read.ts';
 import type { DraftOptions } from '../draft.ts';
 import type { DraftMap } from '../draft-map.ts';
 import type { DraftMeta } from '../meta.ts';
-import type { ReducerDraft } from '../reducer.ts';
+import type { FoldEntry, Reducer, ReducerDraft } from '../reducer.ts';
 import { isHiddenMap } from '../state.ts';
 
 /** Learns of the changes of a draft's maps while a reducer makes them. */
 export interface ChangeRecorder {
+  /** Begins the records of an entry. */
+  begin(entry: FoldEntry): void;
   /** @param value undefined if the key was deleted */
   record(map: string, key: Key, value: Value | undefined): void;
   /** A range of keys was deleted. The records of these keys are forgotten. */
   forget(map: string, kind: KeyKind, range: RangeDelete): void;
+}
+
+/**
+ * The fold of a reducer that tells a recorder each change that took effect.
+ * @param recorderOf called once per draft
+ */
+export function recordingFold(reducer: Reducer, recorderOf: (draft: ReducerDraft) => ChangeRecorder): Reducer['fold'] {
+  const recordings = new WeakMap<ReducerDraft, { readonly recorder: ChangeRecorder; readonly draft: ReducerDraft }>();
+  return (draft, entry) => {
+    let recording = recordings.get(draft);
+    if (recording === undefined) {
+      const recorder = recorderOf(draft);
+      recording = { recorder, draft: new RecordingDraft(draft, recorder) };
+      recordings.set(draft, recording);
+    }
+    recording.recorder.begin(entry);
+    return reducer.fold(recording.draft, entry);
+  };
 }
 
 /**

@@ -4,7 +4,7 @@ import type { RangeDelete } from '../../tree/range-delete.ts';
 import { Draft } from '../draft.ts';
 import { type FoldEntry, HISTORY_SUFFIX, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { entrySuffix, keyPrefix, recordsOf } from './history-key.ts';
-import { type ChangeRecorder, RecordingDraft } from './recording-draft.ts';
+import { type ChangeRecorder, recordingFold } from './recording-draft.ts';
 import { storedValue } from './stored-value.ts';
 
 /**
@@ -19,25 +19,12 @@ import { storedValue } from './stored-value.ts';
  */
 export function withHistory(reducer: Reducer): Reducer {
   if (keepsHistory(reducer)) return reducer;
-  const drafts = new WeakMap<ReducerDraft, { readonly recorder: KeptHistory; readonly draft: RecordingDraft }>();
-  const recordingOf = (draft: ReducerDraft) => {
-    const known = drafts.get(draft);
-    if (known !== undefined) return known;
-    const recorder = new KeptHistory(draft);
-    const recording = { recorder, draft: new RecordingDraft(draft, recorder) };
-    drafts.set(draft, recording);
-    return recording;
-  };
   const { name, version, validate } = reducer;
   return {
     name: name + HISTORY_SUFFIX,
     version,
     ...(validate !== undefined && { validate: validate.bind(reducer) }),
-    fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void> {
-      const recording = recordingOf(draft);
-      recording.recorder.begin(entry);
-      return reducer.fold(recording.draft, entry);
-    },
+    fold: recordingFold(reducer, (draft) => new KeptHistory(draft)),
   };
 }
 
@@ -61,7 +48,6 @@ class KeptHistory implements ChangeRecorder {
     this.#draft = draft;
   }
 
-  /** Begins the records of an entry. */
   begin(entry: FoldEntry): void {
     this.#suffix = entrySuffix(entry);
   }
