@@ -108,17 +108,17 @@ export async function loadTail(
   const { loaded, badEntry } = await untilBadEntry(onBadEntry, 'end', async (to) => {
     let tail = Tail.empty(deps.types);
     let last: Entry | undefined;
+    const onBegin = (): void => {
+      tail = Tail.empty(deps.types);
+      last = undefined;
+    };
     const onPage = (page: readonly Entry[]): void => {
-      const [first] = page;
-      // If chunks are gone, the load starts again from an older snapshot.
-      const isAgain = first && last && comparePositions(first.position, last.position) <= 0;
-      if (isAgain) tail = Tail.empty(deps.types);
       tail = tail.with(page);
       last = page.at(-1) ?? last;
     };
     const folder = earlier.renewed();
     const at = to === 'end' ? undefined : to;
-    const { draft, base, end } = await loadState(deps, folder.log, { at, nodes: folder.nodes, onPage });
+    const { draft, base, end } = await loadState(deps, folder.log, { at, nodes: folder.nodes, onBegin, onPage });
     return { folder, tail, last, state: await draft.state(), base, end };
   });
   return { ...loaded, badEntry };

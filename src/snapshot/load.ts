@@ -32,6 +32,8 @@ export interface LoadOptions {
   readonly at?: Position | undefined;
   /** The log's nodes. By default the load makes a store. */
   readonly nodes?: NodeStore;
+  /** Called before the first page, and each time that the load begins again elsewhere. */
+  readonly onBegin?: () => void;
   /** Called for each page of entries, starting with the entry of the snapshot. */
   readonly onPage?: (page: readonly Entry[]) => void;
   /**
@@ -107,7 +109,8 @@ async function loadUpTo(deps: LoadDeps, log: LogId, options: LoadOptions): Promi
 }
 
 async function loadFrom(deps: LoadDeps, log: LogId, found: Beginning, options: LoadOptions): Promise<LoadedUpTo> {
-  const { at, onPage, nodes = nodeStore(deps, log) } = options;
+  const { at, onBegin, onPage, nodes = nodeStore(deps, log) } = options;
+  onBegin?.();
   const usable = found.root === undefined || otherReducer(found.root, deps.reducer) === undefined;
   const { base, root, from, pages } = usable ? found : logBeginning(deps, log, { to: at ?? 'end' });
   const draft = new Draft(nodes, root?.state);
