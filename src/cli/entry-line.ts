@@ -4,7 +4,7 @@ import { formatPosition, type Position } from '../ids/position.ts';
 import type { BodiesAhead } from '../log/bodies-ahead.ts';
 import { type ClientMutation, type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../log/entry.ts';
 import { formatDate } from './format.ts';
-import { type Json, jsonFromValue } from './json-value.ts';
+import { type Json, jsonFromValue, jsonFromValues } from './json-value.ts';
 
 /** The place of an entry, which `append` ignores. */
 interface Placed {
@@ -62,7 +62,7 @@ export async function entryLine(entry: Entry, types: ReservedTypes, bodies: Bodi
     version,
     ...(await readBody(() => bodies.load(entry))),
     ...(file !== undefined && { file }),
-    ...(metadata !== undefined && { metadata: jsonOf(metadata) }),
+    ...(metadata !== undefined && { metadata: jsonFromValues(Object.entries(metadata)) }),
     ...(once !== undefined && { once }),
   };
 }
@@ -78,11 +78,6 @@ async function readBody(
     if (error instanceof LogfoldError && error.stopsLog) return { error: { code: error.code, message: error.message } };
     throw error;
   }
-}
-
-function jsonOf(values: { readonly [name: string]: Value | undefined }): Json {
-  const given = Object.entries(values).filter((pair): pair is [string, Value] => pair[1] !== undefined);
-  return Object.fromEntries(given.map(([name, value]) => [name, jsonFromValue(value)]));
 }
 
 /** A line for people. @param width the most characters; all if undefined */

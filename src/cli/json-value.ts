@@ -38,6 +38,15 @@ export function jsonFromValue(value: Value): Json {
   return onlyForm(value) === undefined ? written : { $object: written };
 }
 
+/** Named values as JSON, without those that are undefined. */
+export function jsonFromValues(values: Iterable<readonly [name: string, value: Value | undefined]>): {
+  readonly [name: string]: Json;
+} {
+  const given: [string, Json][] = [];
+  for (const [name, value] of values) if (value !== undefined) given.push([name, jsonFromValue(value)]);
+  return Object.fromEntries(given);
+}
+
 /**
  * Reads a value that {@link jsonFromValue} wrote, or any other JSON.
  * @param json what `JSON.parse` returned

@@ -8,7 +8,7 @@ import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count } from '../format.ts';
-import { jsonFromValue } from '../json-value.ts';
+import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
 import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
 import { documentParts, lineParts } from '../output-parts.ts';
@@ -91,8 +91,7 @@ export function exportCommand() {
 
 /** Yields the metadata record, then each item of each map. */
 async function* itemsOf(state: DocumentState): AsyncGenerator<object> {
-  const meta = Object.fromEntries(Array.from(state.meta, ([name, value]) => [name, jsonFromValue(value)]));
-  yield { meta };
+  yield { meta: jsonFromValues(state.meta) };
   for (const map of state.mapNames) {
     for await (const { key, value } of state.map(map).range()) yield { map, key, value: jsonFromValue(value) };
   }

@@ -8,7 +8,7 @@ import type { Key } from '../../tree/key.ts';
 import { onBadEntryOption, reportBadEntry } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatDate, PLAIN_TABLE } from '../format.ts';
-import { jsonFromValue } from '../json-value.ts';
+import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, MOMENT_HELP } from '../moment.ts';
 
 const NOTES = `
@@ -118,14 +118,11 @@ function tableOf(revisions: readonly Revision[]): string {
 }
 
 function jsonOf({ number, position, created, metadata, value }: Revision) {
-  const fields = Object.entries(metadata ?? {}).flatMap(([name, each]) =>
-    each === undefined ? [] : [[name, jsonFromValue(each)] as const],
-  );
   return {
     number,
     position,
     created,
-    ...(metadata !== undefined && { metadata: Object.fromEntries(fields) }),
+    ...(metadata !== undefined && { metadata: jsonFromValues(Object.entries(metadata)) }),
     ...(value !== undefined && { value: jsonFromValue(value) }),
   };
 }

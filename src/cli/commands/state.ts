@@ -8,7 +8,7 @@ import type { Item } from '../../tree/read.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes, PLAIN_TABLE } from '../format.ts';
-import { jsonFromValue } from '../json-value.ts';
+import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, type ShownState } from '../moment.ts';
 
 /** Maps with up to so many items and edits are counted, although this reads them. */
@@ -74,7 +74,7 @@ export function stateCommand() {
 }
 
 async function describeState(state: DocumentState, { position, snapshot }: Omit<ShownState, 'state'>): Promise<Shown> {
-  const meta = Object.fromEntries(Array.from(state.meta, ([name, value]) => [name, jsonFromValue(value)]));
+  const meta = jsonFromValues(state.meta);
   const maps: MapSummary[] = [];
   for (const name of state.mapNames) maps.push(await summarize(state.map(name)));
   const from = snapshot === null ? 'the beginning of the log' : `the snapshot at ${formatPosition(snapshot)}`;
