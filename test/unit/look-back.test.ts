@@ -59,6 +59,25 @@ function counted(before: number, every: number): string[][] {
   return rows;
 }
 
+/** A sheet with a Last Snapshot in its first segment, and a nearer snapshot in its second. */
+async function twoSegments() {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  await sheet.fill(60, 3);
+  await sheet.edit({ type: 'Delete Rows', position: 2, count: 3 });
+  const last = await sheet.completed();
+  const kept = await sheet.keys(chunkPrefix(sheet.log));
+  await sheet.segment();
+  for (let row = 1; row < 200; row += 7) await sheet.edit({ type: 'Insert Rows', position: row, count: 2 });
+  const nearest = await sheet.completed();
+  await sheet.edit({ type: 'Delete Rows', position: 9, count: 20 });
+  /** Deletes all chunks, except those of Last Snapshot of the first segment. */
+  const loseOthers = async (): Promise<void> => {
+    const all = await sheet.keys(chunkPrefix(sheet.log));
+    await sheet.blobs.delete(all.filter((key) => !kept.includes(key)));
+  };
+  return { sheet, last, nearest, loseOthers };
+}
+
 describe('the state at a position', () => {
   test('it starts from the nearest snapshot, and reads about twice the entries behind it', async () => {
     const every = 300;
@@ -127,15 +146,7 @@ describe('the state at a position', () => {
   });
 
   test('it starts from Last Snapshot of a segment if chunks of the nearest are missing', async () => {
-    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
-    await sheet.fill(60, 3);
-    await sheet.edit({ type: 'Delete Rows', position: 2, count: 3 });
-    const last = await sheet.completed();
-    const kept = await sheet.keys(chunkPrefix(sheet.log));
-    await sheet.segment();
-    for (let row = 1; row < 200; row += 7) await sheet.edit({ type: 'Insert Rows', position: row, count: 2 });
-    const nearest = await sheet.completed();
-    await sheet.edit({ type: 'Delete Rows', position: 9, count: 20 });
+    const { sheet, last, nearest, loseOthers } = await twoSegments();
     await sheet.edit(set(7, 0, 'not read'));
     const end = await sheet.completed();
     const before = { segment: end.segment, entry: end.entry - 1 };
@@ -143,27 +154,17 @@ describe('the state at a position', () => {
     expect(whole.base?.position).toEqual(nearest);
     const rows = await readRows(whole.draft);
 
-    const all = await sheet.keys(chunkPrefix(sheet.log));
-    await sheet.blobs.delete(all.filter((key) => !kept.includes(key)));
+    await loseOthers();
     const { loaded } = await load(sheet, before);
     expect(loaded.base?.position).toEqual(last);
     expect(await readRows(loaded.draft)).toEqual(rows);
   });
 
   test('a client that then stops at a bad entry holds each entry once', async () => {
-    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
-    await sheet.fill(60, 3);
-    await sheet.edit({ type: 'Delete Rows', position: 2, count: 3 });
-    const last = await sheet.completed();
-    const kept = await sheet.keys(chunkPrefix(sheet.log));
-    await sheet.segment();
-    for (let row = 1; row < 200; row += 7) await sheet.edit({ type: 'Insert Rows', position: row, count: 2 });
-    const nearest = await sheet.completed();
-    await sheet.edit({ type: 'Delete Rows', position: 9, count: 20 });
+    const { sheet, last, nearest, loseOthers } = await twoSegments();
     // Another version of the reducer knows the entry, and makes the next snapshot.
     const bad = await sheet.append({ type: NOTE, version: 1, body: null });
-    const all = await sheet.keys(chunkPrefix(sheet.log));
-    await sheet.blobs.delete(all.filter((key) => !kept.includes(key)));
+    await loseOthers();
     await sheet.completed({ reducer: versionedSheet(2) });
 
     const { deps, log } = sheet;
