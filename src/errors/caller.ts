@@ -169,6 +169,11 @@ export class LogsClosedError extends LogfoldError {
   override readonly code = 'LOGS_CLOSED';
 }
 
+/** Another member of a consumer group reads the feed, or took over from this one. */
+export class FeedGroupBusyError extends LogfoldError {
+  override readonly code = 'FEED_GROUP_BUSY';
+}
+
 /** A caller starts a new segment before the current one has a complete snapshot. */
 export class SegmentWithoutSnapshotError extends LogfoldError {
   override readonly code = 'SEGMENT_WITHOUT_SNAPSHOT';

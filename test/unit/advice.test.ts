@@ -5,6 +5,7 @@ import { CLIENT } from './advice/client.ts';
 import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
 import { DAMAGE } from './advice/damage.ts';
 import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
+import { FEED } from './advice/feed.ts';
 import { FILES } from './advice/files.ts';
 import { MAPPED_TABLES } from './advice/mapped-tables.ts';
 import { MAPPINGS } from './advice/mappings.ts';
@@ -71,6 +72,7 @@ const FOLLOWED: Cases = {
   ...MAPPED_TABLES,
   ...MAPPINGS,
   ...CLIENT,
+  ...FEED,
   ...FILES,
   ...COMMANDS,
   ...DEPLOYMENT,

@@ -187,6 +187,28 @@ export class DynamoDbRequests {
     });
   }
 
+  /**
+   * Updates an item if the condition holds.
+   * @returns the item afterwards, which is empty if the condition requires an item that does not
+   * exist
+   */
+  async change(input: OfTable<UpdateItemCommandInput>): Promise<StoredItem> {
+    const command = new UpdateItemCommand({
+      ...input,
+      ReturnValues: 'ALL_NEW',
+      ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
+      ReturnConsumedCapacity: 'TOTAL',
+    });
+    try {
+      const output = await this.#send([input.TableName], () => this.#client.send(command));
+      this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
+      return output.Attributes ?? {};
+    } catch (error) {
+      if (conditionFailed(error)) return existingItems(error)[0] ?? {};
+      throw error;
+    }
+  }
+
   /** All of the writes or none. @returns whether all conditions held */
   async transact(writes: TransactWriteItem[]): Promise<boolean> {
     return this.#ifConditionsHold(() => this.#transact(writes));

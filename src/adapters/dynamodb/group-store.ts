@@ -1,0 +1,124 @@
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesToHex } from '@noble/hashes/utils.js';
+import {
+  checkGroupName,
+  type FeedGroup,
+  type GroupLease,
+  type GroupProgress,
+  type GroupStore,
+} from '../../feed/group-store.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import type { PrimaryKey } from '../../log/item-codec.ts';
+import { storedItems } from '../../log/item-json.ts';
+import { ItemReader } from '../../log/item-reader.ts';
+import { DynamoDbRequests, type Meter } from './requests.ts';
+
+export interface DynamoDbGroupStoreOptions {
+  readonly client: DynamoDBClient;
+  readonly feedTable: string;
+  readonly meter?: Meter;
+}
+
+/** The partition of all groups. No log and no segment has a key of so few bytes. */
+const PARTITION = new TextEncoder().encode('groups');
+/** Bytes of the hash of a name that make its sort key. DynamoDB's numbers hold 15 bytes. */
+const HASH_BYTES = 12;
+
+/**
+ * The groups of a feed, in the feed's table. An item has `S` the text `groups`, `N` a number from
+ * the SHA-256 of the name, `G` the name, `K` the checkpoint, `C` the time of its save, and, while a
+ * member has the lease, `O` its owner and `U` the end of the lease in epoch milliseconds.
+ *
+ * Every method throws ResourceMissingError if the table does not exist, and CredentialsError if
+ * there are no credentials or AWS refuses them.
+ */
+export class DynamoDbGroupStore implements GroupStore {
+  readonly #requests: DynamoDbRequests;
+  readonly #table: string;
+
+  constructor({ feedTable, ...options }: DynamoDbGroupStoreOptions) {
+    this.#requests = new DynamoDbRequests(options);
+    this.#table = feedTable;
+  }
+
+  async get(name: string): Promise<FeedGroup | undefined> {
+    const item = await this.#requests.get(this.#table, groupKey(name), true);
+    return item && decodeGroup(item);
+  }
+
+  async *list(): AsyncGenerator<FeedGroup> {
+    const input = {
+      TableName: this.#table,
+      KeyConditionExpression: 'S = :s',
+      ExpressionAttributeValues: { ':s': { B: PARTITION } },
+    };
+    for await (const { items } of this.#requests.queryPages(input, storedItems)) yield* items.map(decodeGroup);
+  }
+
+  async take(name: string, lease: GroupLease, first: GroupProgress, now: number): Promise<FeedGroup> {
+    checkGroupName(name);
+    const item = await this.#requests.change({
+      TableName: this.#table,
+      Key: groupKey(name),
+      UpdateExpression:
+        'SET G = :name, O = :owner, U = :until, K = if_not_exists(K, :checkpoint), C = if_not_exists(C, :saved)',
+      ConditionExpression: 'attribute_not_exists(O) OR O = :owner OR U <= :now',
+      ExpressionAttributeValues: {
+        ':name': { S: name },
+        ':owner': { S: lease.owner },
+        ':until': { N: String(lease.until) },
+        ':checkpoint': { N: String(first.checkpoint) },
+        ':saved': { N: String(first.saved) },
+        ':now': { N: String(now) },
+      },
+    });
+    return decodeGroup(item);
+  }
+
+  async save(name: string, lease: GroupLease, { checkpoint, saved }: GroupProgress): Promise<boolean> {
+    return this.#requests.update({
+      TableName: this.#table,
+      Key: groupKey(name),
+      UpdateExpression: 'SET K = :checkpoint, C = :saved, U = :until',
+      ConditionExpression: MAY_SAVE,
+      ExpressionAttributeValues: {
+        ':checkpoint': { N: String(checkpoint) },
+        ':saved': { N: String(saved) },
+        ':until': { N: String(lease.until) },
+        ':owner': { S: lease.owner },
+      },
+    });
+  }
+
+  async release(name: string, owner: string, { checkpoint, saved }: GroupProgress): Promise<void> {
+    await this.#requests.update({
+      TableName: this.#table,
+      Key: groupKey(name),
+      UpdateExpression: 'SET K = :checkpoint, C = :saved REMOVE O, U',
+      ConditionExpression: MAY_SAVE,
+      ExpressionAttributeValues: {
+        ':checkpoint': { N: String(checkpoint) },
+        ':saved': { N: String(saved) },
+        ':owner': { S: owner },
+      },
+    });
+  }
+}
+
+const MAY_SAVE = 'O = :owner AND K <= :checkpoint';
+
+function groupKey(name: string): PrimaryKey {
+  const hash = sha256(new TextEncoder().encode(name)).subarray(0, HASH_BYTES);
+  return { S: { B: PARTITION }, N: { N: String(BigInt(`0x${bytesToHex(hash)}`)) } };
+}
+
+function decodeGroup(item: StoredItem): FeedGroup {
+  const reader = new ItemReader(item);
+  return {
+    name: reader.string('G'),
+    checkpoint: reader.integer('K'),
+    saved: reader.integer('C'),
+    ...(item.O !== undefined && { lease: { owner: reader.string('O'), until: reader.integer('U') } }),
+  };
+}
