@@ -5,6 +5,7 @@ const CREDENTIALS = new Set([
   'AccessDenied',
   'AccessDeniedException',
   'AuthFailure',
+  'AuthorizationErrorException',
   'CredentialsProviderError',
   'ExpiredToken',
   'ExpiredTokenException',
@@ -23,6 +24,7 @@ const CREDENTIALS = new Set([
 
 const MISSING = new Set([
   'NoSuchBucket',
+  'NotFoundException',
   'QueueDoesNotExist',
   'ResourceNotFoundException',
   'AWS.SimpleQueueService.NonExistentQueue',
