@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  type AttributeValue,
+  BatchGetItemCommand,
   BatchWriteItemCommand,
   type ConsumedCapacity,
   type DynamoDBClient,
@@ -250,6 +252,29 @@ export class DynamoDbRequests {
       left = output.UnprocessedItems?.[table] ?? [];
       if (left.length > 0) throw new UnprocessedError(`DynamoDB left ${left.length} items unprocessed`);
     });
+  }
+
+  /**
+   * The items of up to 100 different keys, in no order; missing ones are left out. Consistent. An
+   * answer has at most 16 MB, so many large items take several requests.
+   * @throws AttemptsExhaustedError if DynamoDB leaves keys unprocessed in every attempt
+   */
+  async batchGet(table: string, keys: readonly Item[]): Promise<StoredItem[]> {
+    const items: StoredItem[] = [];
+    let left: Record<string, AttributeValue>[] = [...keys];
+    const retryable = (error: unknown) => error instanceof UnprocessedError;
+    const failure = `Reading ${keys.length} items of table '${table}' failed`;
+    await this.retry({ retryable, failure }, async () => {
+      if (left.length === 0) return;
+      const RequestItems = { [table]: { Keys: left, ConsistentRead: true } };
+      const command = new BatchGetItemCommand({ RequestItems, ReturnConsumedCapacity: 'TOTAL' });
+      const output = await this.#send([table], () => this.#client.send(command));
+      this.#count('BatchGetItem', 'read', output.ConsumedCapacity ?? []);
+      items.push(...(output.Responses?.[table] ?? []));
+      left = output.UnprocessedKeys?.[table]?.Keys ?? [];
+      if (left.length > 0) throw new UnprocessedError(`DynamoDB left ${left.length} keys unprocessed`);
+    });
+    return items;
   }
 
   /**
