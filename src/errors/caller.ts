@@ -15,6 +15,11 @@ export class PositionInvalidError extends UsageError {
   override readonly code = 'POSITION_INVALID';
 }
 
+/** A number is not a checkpoint of the feed, or lies behind its end. */
+export class CheckpointInvalidError extends UsageError {
+  override readonly code = 'CHECKPOINT_INVALID';
+}
+
 /** A line of an edits file is malformed. `line` counts from 1. */
 export class EditLineInvalidError extends UsageError {
   override readonly code = 'EDIT_LINE_INVALID';

@@ -58,10 +58,11 @@ export class LogClient {
   /**
    * Creates a log in one transaction: a segment, and its first entry, a Snapshot entry for the
    * empty state.
-   * @throws EntryExistsError if `newLogId` returned an id that exists
+   * @param log its id, for a log whose id follows from what it is about; a new one by default
+   * @throws EntryExistsError if the log exists
    */
-  createLog(): Promise<LogId> {
-    return createLog(this.#context);
+  createLog(log?: LogId): Promise<LogId> {
+    return createLog(this.#context, log && this.#context.parseLog(log));
   }
 
   /**

@@ -18,9 +18,10 @@ export interface NewSegment {
 
 /**
  * Creates a log with its first segment and its first entry, a Snapshot entry for the empty state.
+ * @param log a new id by default
+ * @throws EntryExistsError if the log exists
  */
-export async function createLog(context: ClientContext): Promise<LogId> {
-  const log = context.newLogId();
+export async function createLog(context: ClientContext, log: LogId = context.newLogId()): Promise<LogId> {
   const created = nowSeconds(context);
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.

@@ -1,0 +1,155 @@
+import pLimit from 'p-limit';
+import type { Document } from '../../client/document.ts';
+import type { Logs } from '../../client/logs.ts';
+import { EntryExistsError, EntryRejectedError, LogNotFoundError } from '../../errors.ts';
+import { checkpointOf } from '../../feed/checkpoint.ts';
+import { appendsEntry, groupSpans, RESTART, type Span } from '../../feed/feed-entry.ts';
+import { FEED_LOG } from '../../feed/feed-log.ts';
+import { fedPosition, feedReducer } from '../../feed/feed-reducer.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { comparePositions, type Position } from '../../ids/position.ts';
+
+/** A position of a log that has an entry. All entries before it exist too. */
+export interface LogEnd {
+  readonly log: LogId;
+  readonly position: Position;
+}
+
+/** The result of {@link FeedWriter.add}. */
+export interface Fed {
+  /** Spans that this call appended; 0 if the feed had all ends. */
+  readonly spans: number;
+  /** Positions of the feed's new entries, which may make a snapshot or an epoch due. */
+  readonly entries: readonly Position[];
+  /** The end of the feed, as far as this writer knows it. Undefined if no end was given. */
+  readonly checkpoint: number | undefined;
+}
+
+export interface FeedWriterDeps {
+  /** Logs on the table of the feed. */
+  readonly logs: Pick<Logs, 'open' | 'client'>;
+}
+
+/** Logs whose positions are read at a time. */
+const LOGS_AT_A_TIME = 400;
+
+/**
+ * Appends to the feed. Each entry is one conditional write directly behind the last one, so any
+ * number of writers may run: the feed has every entry of a log once, in order and without a gap. A
+ * writer keeps the feed open; share one within a process.
+ */
+export class FeedWriter {
+  readonly #logs: FeedWriterDeps['logs'];
+  /** Calls that change the feed: one at a time. */
+  readonly #turns = pLimit(1);
+  #opening: Promise<Document> | undefined;
+
+  constructor({ logs }: FeedWriterDeps) {
+    this.#logs = logs;
+  }
+
+  /**
+   * Feeds logs up to new ends, and creates the feed if it does not exist. The ends may come in any
+   * order, again and with gaps; an end that the feed has changes nothing. Ends of the feed itself
+   * are left out.
+   *
+   * After an error, the feed may have some of the ends. The same call can be made again.
+   * @throws EntryRejectedError if the newest epoch is full
+   * @throws DocumentStoppedError if the feed has an entry that cannot be folded
+   * @throws the errors of `Document.append`
+   */
+  async add(ends: Iterable<LogEnd>): Promise<Fed> {
+    const newest = newestEnds(ends);
+    if (newest.size === 0) return { spans: 0, entries: [], checkpoint: undefined };
+    return this.#turns(async () => {
+      const document = await this.#open();
+      const added = await appendSpans(document, newest);
+      return { ...added, checkpoint: checkpointOf(document.position) };
+    });
+  }
+
+  /**
+   * Begins the feed again: from now on it has no entry of any log, so the next ends feed their logs
+   * from the first entry on. Readers that are before this place go on with it.
+   * @returns its checkpoint
+   * @throws the errors of {@link add}
+   */
+  async restart(): Promise<number> {
+    return this.#turns(async () => {
+      const document = await this.#open();
+      const added = await document.append(RESTART);
+      return checkpointOf(added?.first ?? document.position);
+    });
+  }
+
+  #open(): Promise<Document> {
+    this.#opening ??= openFeed(this.#logs).catch((error: unknown) => {
+      this.#opening = undefined;
+      throw error;
+    });
+    return this.#opening;
+  }
+}
+
+/** The newest of the given ends of each log. */
+function newestEnds(ends: Iterable<LogEnd>): Map<LogId, Position> {
+  const newest = new Map<LogId, Position>();
+  for (const { log, position } of ends) {
+    const known = newest.get(log);
+    const isNewer = known === undefined || comparePositions(known, position) < 0;
+    if (isNewer && log !== FEED_LOG) newest.set(log, position);
+  }
+  return newest;
+}
+
+/** Opens the feed. The first writer of a deployment creates it. */
+async function openFeed(logs: FeedWriterDeps['logs']): Promise<Document> {
+  const open = (): Promise<Document> => logs.open(FEED_LOG, { reducer: feedReducer });
+  try {
+    return await open();
+  } catch (error) {
+    if (!(error instanceof LogNotFoundError)) throw error;
+  }
+  await logs.client.createLog(FEED_LOG).catch((error: unknown) => {
+    // Another writer was faster.
+    if (!(error instanceof EntryExistsError)) throw error;
+  });
+  return open();
+}
+
+async function appendSpans(document: Document, ends: ReadonlyMap<LogId, Position>): Promise<Omit<Fed, 'checkpoint'>> {
+  const entries: Position[] = [];
+  let spans = 0;
+  for (;;) {
+    const { position: before } = document;
+    const due = await dueSpans(document, ends);
+    try {
+      for (const group of groupSpans(due)) {
+        const added = await document.append(appendsEntry(group));
+        if (added !== undefined) entries.push(added.first);
+        spans += group.length;
+      }
+      return { spans, entries };
+    } catch (error) {
+      // If other writers were faster, the document has read their entries by now.
+      const hasMoved = comparePositions(before, document.position) < 0;
+      if (!(error instanceof EntryRejectedError && hasMoved)) throw error;
+    }
+  }
+}
+
+/** The entries up to the given ends that the feed does not have, as far as the document knows. */
+async function dueSpans(document: Document, ends: ReadonlyMap<LogId, Position>): Promise<Span[]> {
+  const { draft } = document.state;
+  const all = [...ends];
+  const due: Span[] = [];
+  for (let i = 0; i < all.length; i += LOGS_AT_A_TIME) {
+    const some = all.slice(i, i + LOGS_AT_A_TIME);
+    const fed = await Promise.all(some.map(([log]) => fedPosition(draft, log)));
+    for (const [j, [log, to]] of some.entries()) {
+      const after = fed[j];
+      if (after === undefined || comparePositions(after, to) < 0) due.push({ log, after, to });
+    }
+  }
+  return due;
+}

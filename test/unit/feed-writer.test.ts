@@ -1,0 +1,144 @@
+import { describe, expect, test } from 'vitest';
+import { checkpointOf, positionOfCheckpoint } from '../../src/feed/checkpoint.ts';
+import { FEED_LOG } from '../../src/feed/feed-log.ts';
+import type { Position } from '../../src/ids/position.ts';
+import { FeedWriter, type LogEnd } from '../../src/workers/feed/feed-writer.ts';
+import { fedEnds, feedEntries, feedSpans, numberedLog } from '../support/feed.ts';
+import { LiveLog } from '../support/live-logs.ts';
+import { unarchived } from '../support/logs.ts';
+
+const at = (segment: number, entry: number): Position => ({ segment, entry });
+const end = (number: number, segment: number, entry: number): LogEnd => {
+  return { log: numberedLog(number), position: at(segment, entry) };
+};
+
+async function openFeed() {
+  const live = await LiveLog.create();
+  const store = unarchived(live.sheet.tables);
+  return { live, store, writer: () => new FeedWriter({ logs: live.logs() }) };
+}
+
+describe('the feed writer', () => {
+  test('feeds a log from its first entry on, each entry once', async () => {
+    const { store, writer } = await openFeed();
+    const one = writer();
+    expect(await one.add([end(1, 0, 3)])).toEqual({ spans: 1, entries: [at(0, 1)], checkpoint: 2 });
+    expect(await one.add([end(1, 0, 7), end(1, 1, 2), end(1, 0, 9), end(2, 0, 0)])).toMatchObject({ spans: 2 });
+    expect(await feedSpans(store)).toEqual(
+      new Map([
+        [
+          numberedLog(1),
+          [
+            { log: numberedLog(1), after: undefined, to: at(0, 3) },
+            { log: numberedLog(1), after: at(0, 3), to: at(1, 2) },
+          ],
+        ],
+        [numberedLog(2), [{ log: numberedLog(2), after: undefined, to: at(0, 0) }]],
+      ]),
+    );
+  });
+
+  test('sends nothing for ends that the feed has, and answers where the feed ends', async () => {
+    const { live, writer } = await openFeed();
+    const one = writer();
+    const { checkpoint } = await one.add([end(1, 0, 3), end(2, 0, 1)]);
+    live.requests.length = 0;
+    expect(await one.add([end(2, 0, 1), end(1, 0, 2)])).toEqual({ spans: 0, entries: [], checkpoint });
+    expect(live.requests).toEqual([]);
+  });
+
+  test('takes one request for a batch', async () => {
+    const { live, writer } = await openFeed();
+    const one = writer();
+    await one.add([end(1, 0, 3)]);
+    live.requests.length = 0;
+    await one.add(Array.from({ length: 100 }, (_, i) => end(i, 0, 5)));
+    expect(live.requests).toEqual(['putEntries']);
+  });
+
+  test('knows nothing of a feed without an end', async () => {
+    const { live, writer } = await openFeed();
+    live.requests.length = 0;
+    expect(await writer().add([])).toEqual({ spans: 0, entries: [], checkpoint: undefined });
+    expect(await writer().add([{ log: FEED_LOG, position: at(0, 0) }])).toMatchObject({ checkpoint: undefined });
+    expect(live.requests).toEqual([]);
+  });
+
+  test('writers that run together leave no gap and no duplicate', async () => {
+    const { store, writer } = await openFeed();
+    const writers = Array.from({ length: 4 }, writer);
+    await Promise.all(
+      Array.from({ length: 5 }, (_, round) =>
+        writers.map((each, i) => each.add([end(1, 0, round * 4 + i), end(i, 0, round * 2 + 1)])),
+      ).flat(),
+    );
+    expect(await fedEnds(store)).toEqual({
+      [numberedLog(0)]: '0/9',
+      [numberedLog(1)]: '0/19',
+      [numberedLog(2)]: '0/9',
+      [numberedLog(3)]: '0/9',
+    });
+  });
+
+  test('a writer that missed other entries reads them and goes on', async () => {
+    const { store, writer } = await openFeed();
+    const [one, two] = [writer(), writer()];
+    await one.add([end(1, 0, 1)]);
+    await two.add([end(1, 0, 5)]);
+    expect(await one.add([end(1, 0, 4)])).toMatchObject({ spans: 0, checkpoint: 3 });
+    expect(await one.add([end(1, 0, 6)])).toMatchObject({ spans: 1, checkpoint: 4 });
+    expect(await fedEnds(store)).toEqual({ [numberedLog(1)]: '0/6' });
+  });
+
+  test('divides more than 400 spans among entries, which all stay in the table', async () => {
+    const { live, store, writer } = await openFeed();
+    const ends = Array.from({ length: 1_000 }, (_, i) => end(i, 4_000_000_000, 4_000_000_000));
+    const one = writer();
+    const { spans, entries } = await one.add(ends);
+    expect({ spans, entries: entries.length }).toEqual({ spans: 1_000, entries: 3 });
+    await one.add(ends.map(({ log }) => ({ log, position: at(4_000_000_001, 4_000_000_000) })));
+    expect(live.requests).not.toContain('put');
+    expect(Object.keys(await fedEnds(store))).toHaveLength(1_000);
+  });
+
+  test('after a restart, the feed has each log again from its first entry on', async () => {
+    const { store, writer } = await openFeed();
+    const [one, two] = [writer(), writer()];
+    await one.add([end(1, 0, 1), end(2, 0, 8)]);
+    await two.add([end(1, 0, 2)]);
+    expect(await one.restart()).toBe(3);
+    // The second writer has not read the restart.
+    await two.add([end(1, 0, 3)]);
+    await one.add([end(2, 0, 8)]);
+    expect(await feedSpans(store)).toEqual(
+      new Map(
+        [1, 2].map((n) => [numberedLog(n), [{ log: numberedLog(n), after: undefined, to: at(0, n === 1 ? 3 : 8) }]]),
+      ),
+    );
+    expect((await feedEntries(store)).map(({ type }) => type)).toEqual([
+      'Snapshot',
+      'Appends',
+      'Appends',
+      'Restart',
+      'Appends',
+      'Appends',
+    ]);
+  });
+});
+
+describe('a checkpoint', () => {
+  test('is a number that orders as positions do', () => {
+    expect([at(0, 0), at(0, 1), at(0, 2 ** 20 - 1), at(1, 0), at(2 ** 32 - 1, 2 ** 20 - 1)].map(checkpointOf)).toEqual([
+      0,
+      1,
+      1_048_575,
+      1_048_576,
+      2 ** 52 - 1,
+    ]);
+  });
+  test('is the position', () => {
+    for (const position of [at(0, 0), at(7, 12), at(2 ** 32 - 1, 2 ** 20 - 1)]) {
+      expect(positionOfCheckpoint(checkpointOf(position))).toEqual(position);
+    }
+  });
+});
