@@ -33,7 +33,26 @@ export type StreamEvent =
    * A record was malformed, or its job could not be sent. Lambda delivers the record again, unless
    * it is skipped.
    */
-  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown; readonly isSkipped?: true };
+  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown; readonly isSkipped?: true }
+  | FeedEvent;
+
+/** An event of a feed. `run` is the id of the request, or of the first stream record. */
+export type FeedEvent =
+  | {
+      readonly kind: 'fed';
+      readonly run: string;
+      /** Spans that the feed did not have. */
+      readonly spans: number;
+      /** The end of the feed. */
+      readonly checkpoint: number;
+      /** Those of them that the stream should have fed, if a sweep did. */
+      readonly missed?: number;
+    }
+  /**
+   * The feed could not be written, or its end not published. The stream delivers its records again;
+   * the next sweep finds the ends again.
+   */
+  | { readonly kind: 'unfed'; readonly run: string; readonly error: unknown };
 
 /** An event of a function that runs jobs. */
 export type JobEvent =
@@ -75,7 +94,8 @@ export type SweepEvent =
     }
   /** An item does not fit the mapping, or the log of the error could not be registered. */
   | { readonly kind: 'not adopted'; readonly run: string; readonly error: LogfoldError }
-  | { readonly kind: 'adopted'; readonly run: string; readonly result: AdoptResult; readonly ms: number };
+  | { readonly kind: 'adopted'; readonly run: string; readonly result: AdoptResult; readonly ms: number }
+  | FeedEvent;
 
 /** Ages of the oldest work that a sweep found, in seconds; 0 if it found none. */
 export interface SweptAges {

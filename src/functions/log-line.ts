@@ -30,6 +30,15 @@ export function logLine(event: FunctionEvent): LogLine {
         : 'a stream record failed; Lambda delivers it again';
       return line('error', message, fields);
     }
+    case 'fed': {
+      const { run, spans, missed, checkpoint } = event;
+      return line('info', 'new entries were fed', { correlationId: run, spans, missed, checkpoint });
+    }
+    case 'unfed':
+      return line('error', 'the feed was not written or not published; this is tried again', {
+        correlationId: event.run,
+        error: event.error,
+      });
     case 'job': {
       const { delivery, job, result, ms, lag } = event;
       const fields = { ...correlationOf(delivery), ...placeOf(job), ms: Math.round(ms), lag, ...plain(result) };

@@ -25,6 +25,13 @@ export function metricsOf(event: FunctionEvent): Metric[] {
         ...metricsOfTrouble(event),
         ...metricsOfAges(event),
       ];
+    case 'fed':
+      return [
+        count('FeedSpans', event.spans),
+        ...(event.missed === undefined ? [] : [count('FeedSpansMissed', event.missed)]),
+      ];
+    case 'unfed':
+      return [count('FeedFailures', 1)];
     case 'replayed':
       return [count('ReplaysDiffered', differs(event) ? 1 : 0)];
     case 'routed':

@@ -3,7 +3,9 @@ import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
+import { endsOfRecords, type MappedEnds } from '../workers/dispatch/record-ends.ts';
 import { route, type StreamRecord } from '../workers/dispatch/route-stream-records.ts';
+import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import type { JobSender } from '../workers/jobs/job-queues.ts';
 import type { StreamEvent } from './function-event.ts';
 
@@ -14,32 +16,68 @@ export interface StreamFunctionDeps {
   readonly division?: DivisionPolicy | undefined;
   /** As in {@link route}. */
   readonly mapping?: SchemaMapping | undefined;
+  /**
+   * Receives the new ends of all logs. Absent if there is no feed. With a feed, the stream's filter
+   * must let all insertions pass.
+   */
+  readonly feed?: Pick<FeedWriter, 'add'> | undefined;
+  /**
+   * Finds positions for the feed, as `LogRegistrar.endAt`; needed only with a mapping and a feed.
+   */
+  readonly endAt?: MappedEnds['endAt'] | undefined;
+  /** Tells consumers where the feed ends; by default nobody is told. */
+  readonly publish?: ((checkpoint: number) => Promise<void>) | undefined;
   readonly report: (event: StreamEvent) => void;
 }
 
-/** Makes the function that routes records of the Entry table's stream to jobs. */
-export function streamFunction({
-  queue,
-  types,
-  division,
-  mapping,
-  report,
-}: StreamFunctionDeps): (event: DynamoDBStreamEvent) => Promise<DynamoDBBatchResponse> {
+/**
+ * Makes the function that routes records of the Entry table's stream to jobs, and then feeds the
+ * ends of their logs. Publishes the end of the feed after each batch with an entry, even if the
+ * feed had all ends, because an earlier delivery may have failed before it published. If feeding or
+ * publishing fails, all records fail: their jobs are sent already, and the queue deduplicates them.
+ */
+export function streamFunction(
+  deps: StreamFunctionDeps,
+): (event: DynamoDBStreamEvent) => Promise<DynamoDBBatchResponse> {
+  const { feed, report, ...rest } = deps;
   return async ({ Records }) => {
+    const records = Records.map(fromLambdaRecord);
     const { batchItemFailures } = await route(
       {
-        queue,
-        types,
-        division,
-        mapping,
+        ...rest,
+        isFed: feed !== undefined,
         report: (record, error, isSkipped) =>
           report({ kind: 'record', record, error, ...(isSkipped && { isSkipped }) }),
         onSent: (record, job) => report({ kind: 'routed', record, job }),
       },
-      Records.map(fromLambdaRecord),
+      records,
     );
-    return { batchItemFailures: [...batchItemFailures] };
+    if (feed === undefined || (await addToFeed({ ...deps, feed }, records))) {
+      return { batchItemFailures: [...batchItemFailures] };
+    }
+    return { batchItemFailures: records.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
   };
+}
+
+type FedStreamDeps = StreamFunctionDeps & { readonly feed: Pick<FeedWriter, 'add'> };
+
+/** @returns false if it failed and was reported */
+async function addToFeed(
+  { feed, publish, mapping, endAt = async () => undefined, report }: FedStreamDeps,
+  records: readonly StreamRecord[],
+): Promise<boolean> {
+  const run = records[0]?.eventId ?? '';
+  try {
+    const ends = await endsOfRecords(records, mapping && { mapping, endAt });
+    const { spans, checkpoint } = await feed.add(ends);
+    if (checkpoint === undefined) return true;
+    await publish?.(checkpoint);
+    report({ kind: 'fed', run, spans, checkpoint });
+    return true;
+  } catch (error) {
+    report({ kind: 'unfed', run, error });
+    return false;
+  }
 }
 
 /**

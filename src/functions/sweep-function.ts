@@ -11,11 +11,13 @@ import type { JobQueue } from '../store/job-queue.ts';
 import { logIdSchema } from '../store/log-id-schema.ts';
 import { type AdoptDeps, type AdoptOptions, type AdoptResult, adoptLogs } from '../workers/adopt/adopt-logs.ts';
 import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
+import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import { type Job, jobMessage } from '../workers/jobs/job.ts';
 import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
 import { type SweepDeps, type SweepOptions, sweep } from '../workers/sweep/sweep.ts';
 import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
 import type { SweepRest, SweepResult } from '../workers/sweep/sweep-result.ts';
+import { SweptFeed } from '../workers/sweep/swept-feed.ts';
 import type { Invocation, SweepEvent } from './function-event.ts';
 import { RequestedJobs } from './requested-jobs.ts';
 
@@ -62,6 +64,13 @@ export interface SweepFunctionDeps {
    * Whether a stream brings new entries, so that a sweep leaves young ones to it; true by default.
    */
   readonly hasTrigger?: boolean | undefined;
+  /**
+   * Receives the ends of logs that the stream did not feed; the tables must have the feed too.
+   * Undefined if there is no feed.
+   */
+  readonly feed?: Pick<FeedWriter, 'add'> | undefined;
+  /** Tells consumers where the feed ends; by default nobody is told. */
+  readonly publish?: ((checkpoint: number) => Promise<void>) | undefined;
   /** The application's table; undefined if logs are in logfold's own schema. */
   readonly adopt?: (Pick<AdoptDeps, 'items' | 'register'> & Pick<AdoptOptions, 'source'>) | undefined;
   readonly report: (event: SweepEvent) => void;
@@ -75,6 +84,9 @@ export interface SweepFunctionDeps {
  * An operator may give `log`, `since` (a date), `rebuild` and `collect`, the options of the
  * command. Such a run sends every job that it finds. If its time is up, its answer has `rest`; give
  * this back as `from` to continue.
+ *
+ * With a feed, the function feeds the ends that it finds, and publishes once. If this fails, the
+ * next run finds them again.
  *
  * With `adopt`, the function registers the logs that are already in the application's table, as far
  * as its time goes; the next such run continues.
@@ -99,13 +111,17 @@ export function sweepFunction(
       onSent(job);
       report({ kind: 'due', run, job, why });
     };
+    const hasStream = hasTrigger && !isManual;
+    const swept = deps.feed && new SweptFeed({ feed: deps.feed, now: deps.now, hasStream });
     const sweepDeps: Omit<SweepDeps, 'send'> = {
       ...deps,
+      ...(swept && { onEnd: swept.onEnd }),
       policyOf: (log) => policies.of(log),
       onFailure: (log, error) => report({ kind: 'unswept', run, log, error }),
     };
     if (isManual) {
       const result = await sweep({ ...sweepDeps, send: sender(() => {}) }, { ...options, deadline });
+      await finishFeed(deps, swept, run);
       report({ kind: 'swept', run, result, ms: performance.now() - started, ages: undefined });
       return result;
     }
@@ -128,6 +144,8 @@ export function sweepFunction(
       // The next run starts where this one started, and must know what this one sent.
       await leaveNote(noted?.rest, false);
       throw error;
+    } finally {
+      await finishFeed(deps, swept, run);
     }
     await leaveNote(result.rest, noted?.rest === undefined && result.rest === undefined);
     const ageOf = (time = Number.POSITIVE_INFINITY) => Math.max(0, deps.now() / 1000 - time);
@@ -137,6 +155,22 @@ export function sweepFunction(
     report({ kind: 'swept', run, result, ms: performance.now() - started, ages: knowsAges ? ages : undefined });
     return result;
   };
+}
+
+async function finishFeed(
+  { publish, report }: SweepFunctionDeps,
+  swept: SweptFeed | undefined,
+  run: string,
+): Promise<void> {
+  if (swept === undefined) return;
+  try {
+    const { spans, missed, checkpoint } = await swept.finish();
+    if (checkpoint === undefined) return;
+    await publish?.(checkpoint);
+    report({ kind: 'fed', run, spans, missed, checkpoint });
+  } catch (error) {
+    report({ kind: 'unfed', run, error });
+  }
 }
 
 async function adoptFor(

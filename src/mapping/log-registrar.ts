@@ -1,9 +1,11 @@
 import * as z from 'zod';
 import { BucketTakenError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type JsonObject, updateJson } from '../store/json-object.ts';
 import { CLAIM_KEY } from '../store/keys.ts';
+import type { MappedLogStore } from './mapped-log-store.ts';
 import type { SegmentSizes } from './mapped-segments.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
@@ -19,7 +21,7 @@ const OBJECT: JsonObject<Claim> = {
 };
 
 export interface LogRegistrarDeps {
-  readonly store: { register(log: LogId, sizes: SegmentSizes): Promise<number> };
+  readonly store: Pick<MappedLogStore, 'register' | 'endAt'>;
   readonly blobs: BlobStore;
   /** The application's table. */
   readonly table: string;
@@ -49,6 +51,19 @@ export class LogRegistrar {
       throw error;
     });
     return this.#deps.store.register(log, sizes);
+  }
+
+  /**
+   * As `endAt` of the mapped log store. Registers the log if it is not registered.
+   * @param sizes those of new segments
+   * @throws BucketTakenError if the log must be registered, as {@link register}
+   * @throws ItemInvalidError if the log must be registered, and an item does not fit the mapping
+   */
+  async endAt(log: LogId, index: number, sizes: SegmentSizes): Promise<Position | undefined> {
+    const end = await this.#deps.store.endAt(log, index);
+    if (end !== undefined) return end;
+    await this.register(log, sizes);
+    return this.#deps.store.endAt(log, index);
   }
 
   async #claim(): Promise<void> {

@@ -28,6 +28,7 @@ import type { Expiry, Segment } from '../log/segment.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
 import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
 import { endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf } from './layout.ts';
+import { LogEnds } from './log-ends.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
 import { MappedSegments, type SegmentSizes } from './mapped-segments.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
@@ -64,12 +65,14 @@ export class MappedLogStore implements LogStore {
   readonly #books: LogStore;
   readonly #mapping: SchemaMapping;
   readonly #segments: MappedSegments;
+  readonly #ends: LogEnds;
 
   constructor(options: MappedLogStoreOptions) {
     this.#items = options.items;
     this.#books = options.books;
     this.#mapping = options.mapping;
     this.#segments = new MappedSegments(options);
+    this.#ends = new LogEnds(options.books);
   }
 
   /** The application's own items. */
@@ -80,6 +83,11 @@ export class MappedLogStore implements LogStore {
   /** As {@link MappedSegments.register}. */
   register(log: LogId, sizes: SegmentSizes): Promise<number> {
     return this.#segments.register(log, sizes);
+  }
+
+  /** As {@link LogEnds.endAt}. */
+  endAt(log: LogId, index: number): Promise<Position | undefined> {
+    return this.#ends.endAt(log, index);
   }
 
   newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {

@@ -1,6 +1,6 @@
 import { ItemInvalidError } from '../../errors.ts';
 import { decodeSegmentId, type LogId } from '../../ids/log-id.ts';
-import { MAX_NUMBER } from '../../ids/position.ts';
+import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { asksAt, asksAtIndex, type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
@@ -20,6 +20,8 @@ export interface RouteDeps {
   readonly division?: DivisionPolicy | undefined;
   /** How the table's items become entries; undefined if it is logfold's own Entry table. */
   readonly mapping?: SchemaMapping | undefined;
+  /** Whether the stream's filter lets all insertions pass, for the feed. False by default. */
+  readonly isFed?: boolean;
   /**
    * Called for every record that failed: the answer to Lambda has no room for reasons. A skipped
    * record is not delivered again.
@@ -101,17 +103,17 @@ export function streamDeduplicationId(job: SnapshotJob): string {
 /**
  * The job for a record, if it asks for one.
  * @throws ItemInvalidError if the inserted item has a reserved type and malformed keys. Without a
- * division policy the stream's filter lets only reserved types pass, so it also throws if the item
- * has no type
+ * division policy and a feed, the stream's filter lets only reserved types pass, so it also throws
+ * if the item has no type
  */
 function toJob(deps: RouteDeps, record: StreamRecord): Routed | undefined {
-  const { types, division = NO_DIVISION, mapping } = deps;
+  const { types, division = NO_DIVISION, mapping, isFed = false } = deps;
   if (record.eventName !== 'INSERT') return undefined;
   if (mapping !== undefined) return askForMapped({ mapping, division }, record);
   // Only type and keys are checked. A malformed entry must not hold up the shard; the jobs of its
   // log report it.
   const isDivided = divides(division);
-  const type = isDivided ? record.newImage?.T?.S : new ItemReader(record.newImage ?? {}).string('T');
+  const type = isDivided || isFed ? record.newImage?.T?.S : new ItemReader(record.newImage ?? {}).string('T');
   if (type === undefined || !types.includes(type)) return isDivided ? askToDivide(division, record) : undefined;
   const { log, segment, entry } = readKeys(record);
   if (type !== types.snapshot) return undefined;
@@ -157,8 +159,11 @@ function bytesOf({ bytes, newImage = {} }: StreamRecord): number {
   return bytes ?? itemBytes(newImage);
 }
 
-/** @throws ItemInvalidError if the keys are malformed */
-function readKeys(record: StreamRecord): { readonly log: LogId; readonly segment: number; readonly entry: number } {
+/**
+ * The entry whose keys a record of logfold's own Entry table has.
+ * @throws ItemInvalidError if the keys are malformed
+ */
+export function readKeys(record: StreamRecord): Position & { readonly log: LogId } {
   const keys = new ItemReader(record.keys);
   const id = keys.binary('S');
   const { log, segment } = keys.parsed('S', () => decodeSegmentId(id));

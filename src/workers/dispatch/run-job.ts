@@ -1,4 +1,5 @@
 import { TimeUpError } from '../../errors.ts';
+import { feedOr } from '../../feed/feed-log.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { type DivisionPolicy, NO_DIVISION } from '../../log/division-policy.ts';
@@ -45,7 +46,8 @@ export type JobResult =
 
 /**
  * Runs a job of any kind and sends the jobs that follow from it. They are in the same group, so
- * they run after the jobs of this log that are queued already.
+ * they run after the jobs of this log that are queued already. A job of the feed runs with the
+ * feed's own reducer and division policy.
  *
  * - If the time is up, the job sends a continuation. A job is refused if one run is too short for
  *   its smallest step: a collection that cannot read the kept snapshots, or an archive whose parts
@@ -62,7 +64,8 @@ export type JobResult =
  *
  * It throws transient errors; the caller retries the job.
  */
-export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
+export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
+  const deps = feedOr(job.log, given);
   const send = (next: Job, deduplicationId: string): Promise<void> =>
     deps.queue.send(jobMessage(next, deduplicationId));
   const flushSoon = (position: Position): Promise<void> => {

@@ -1,10 +1,11 @@
 import { comparePositions, MAX_NUMBER, START } from '../../ids/position.ts';
 import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import { type ForeignPart, foreignOf } from '../../log/foreign.ts';
-import { decodeEntry } from '../../log/item-codec.ts';
+import { decodeEntry, entryPlace } from '../../log/item-codec.ts';
 import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { isFrozen, type Segment } from '../../log/segment.ts';
+import type { SweptEnd } from './swept-end.ts';
 import type { SweptTail } from './swept-tail.ts';
 
 export interface PendingSnapshotsDeps {
@@ -30,6 +31,8 @@ export interface PendingSnapshotsQuery {
   readonly since?: number | undefined;
   /** Receives the items that are read after Last Snapshot, if a division policy needs them. */
   readonly tail?: SweptTail | undefined;
+  /** Receives the items from Last Snapshot on, if there is a feed. */
+  readonly end?: SweptEnd | undefined;
 }
 
 export interface PendingSnapshots {
@@ -50,7 +53,7 @@ export interface PendingSnapshots {
  */
 export async function findPendingSnapshots(
   deps: PendingSnapshotsDeps,
-  { segment, next, since, tail }: PendingSnapshotsQuery,
+  { segment, next, since, tail, end }: PendingSnapshotsQuery,
 ): Promise<PendingSnapshots> {
   const { tables, types, replaceForeign = false } = deps;
   const { log, lastSnapshot, layout } = segment;
@@ -63,11 +66,15 @@ export async function findPendingSnapshots(
   const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
   if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return none;
   const from = thorough || replaced || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
-  const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
+  // The end of the log is the entry of Last Snapshot itself if no entry follows it.
+  const first = end === undefined ? from : Math.min(from, lastSnapshot ?? 0);
+  const range = { segment: segment.segment, from: first, to: MAX_NUMBER + 1 };
   const pending: Entry[] = [];
   const foreign = [...shown];
   for await (const page of tables.items(log, range, { consistent: false })) {
     for (const item of page) {
+      end?.add(item);
+      if (first < from && entryPlace(item).position.entry < from) continue;
       tail?.add(item);
       if (item.T?.S !== types.snapshot) continue;
       const entry = decodeEntry(item);

@@ -1,4 +1,5 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../errors.ts';
+import { FEED_DIVISION, FEED_LOG } from '../../feed/feed-log.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
@@ -14,6 +15,7 @@ import type { Job } from '../jobs/job.ts';
 import { findDueRetention } from './due-retention.ts';
 import { findPendingSnapshots } from './pending-snapshots.ts';
 import { type SweepRest, type SweepResult, SweepTotals } from './sweep-result.ts';
+import { type FoundEnd, SweptEnd } from './swept-end.ts';
 import { SweptTail } from './swept-tail.ts';
 
 /**
@@ -22,7 +24,7 @@ import { SweptTail } from './swept-tail.ts';
  */
 const PARTS = 8;
 /** How long a stream keeps its records, in seconds. */
-const STREAM_SECONDS = 24 * 3600;
+export const STREAM_SECONDS = 24 * 3600;
 
 export interface SweepDeps {
   /** The tables without archives. */
@@ -50,6 +52,12 @@ export interface SweepDeps {
    * segment, and each name in the bucket, whose log is unknown.
    */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
+  /**
+   * Called for each log with its newest entry that is not young, for the feed. Not called for the
+   * feed itself. With it, the query of a log begins at Last Snapshot and not behind it. The sweep
+   * awaits it.
+   */
+  readonly onEnd?: (log: LogId, end: FoundEnd) => Promise<void>;
   /** Called with the number of logs that the sweep has looked at. */
   readonly onProgress?: (logs: number) => void;
   /** Called for each part that another program wrote, and the sweep passed over. */
@@ -232,7 +240,7 @@ class SweepRun {
   }
 
   async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
-    const { now, blobs } = this.#deps;
+    const { now, blobs, onEnd } = this.#deps;
     let isStopped: boolean | undefined;
     const { rebuild, collect, since, youngSeconds = 0 } = this.#options;
     if (rebuild === true) {
@@ -240,9 +248,10 @@ class SweepRun {
       return;
     }
     const tail = this.#tailOf(segments.at(-1));
+    const end = this.#endOf(log);
     for (const [i, segment] of segments.entries()) {
       const next = segments[i + 1];
-      const query = { segment, next, since, tail: next === undefined ? tail : undefined };
+      const query = { segment, next, since, ...(next === undefined && { tail, end }) };
       const { pending, foreign } = await findPendingSnapshots(this.#deps, query);
       for (const part of foreign) this.#passOver(part);
       for (const { position, created } of pending) {
@@ -260,6 +269,8 @@ class SweepRun {
         if (sent && !isStopped && isMissed) this.#totals.missed++;
       }
     }
+    const found = end?.isUnread === true ? await this.#newestOf(segments.at(-1)) : end?.found;
+    if (found !== undefined) await onEnd?.(log, found);
     if (tail !== undefined) {
       this.#totals.tail(tail.entries, tail.isOverdue && isStopped !== true);
       // A stopped log would only get one pending Snapshot entry after the other.
@@ -280,10 +291,25 @@ class SweepRun {
 
   /** Counts the open segment of a log, if there is a division policy. */
   #tailOf(segment: Segment | undefined): SweptTail | undefined {
-    const { division = NO_DIVISION, types, now } = this.#deps;
+    const { types, now } = this.#deps;
+    const division = segment?.log === FEED_LOG ? FEED_DIVISION : (this.#deps.division ?? NO_DIVISION);
     if (segment === undefined || isFrozen(segment) || !divides(division)) return undefined;
     const { youngSeconds = 0 } = this.#options;
     return new SweptTail(segment, { division, types, now: now() / 1000, youngSeconds });
+  }
+
+  /** Finds the end of a log, if there is a feed. */
+  #endOf(log: LogId): SweptEnd | undefined {
+    const { onEnd, now } = this.#deps;
+    if (onEnd === undefined || log === FEED_LOG) return undefined;
+    return new SweptEnd({ now: now() / 1000, youngSeconds: this.#options.youngSeconds ?? 0 });
+  }
+
+  /** The newest entry of a log that another program snapshots or archives. */
+  async #newestOf(segment: Segment | undefined): Promise<FoundEnd | undefined> {
+    if (segment === undefined) return undefined;
+    const newest = await this.#deps.tables.newestEntry(segment.log, segment.segment, { consistent: false });
+    return newest && { position: newest.position, created: undefined };
   }
 
   #passOver(part: ForeignPart): void {

@@ -4,13 +4,23 @@ import type { ReservedTypes } from '../../log/entry.ts';
 import type { Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 
-export interface SweptTailOptions {
-  readonly division: DivisionPolicy;
-  readonly types: ReservedTypes;
+/** Which entries are young. */
+export interface Youth {
   /** Epoch seconds. */
   readonly now: number;
   /** Entries younger than this, in seconds, are left to the stream. */
   readonly youngSeconds: number;
+}
+
+export interface SweptTailOptions extends Youth {
+  readonly division: DivisionPolicy;
+  readonly types: ReservedTypes;
+}
+
+/** Whether an entry is young. A time in the future comes from a wrong clock. */
+export function isYoung(item: StoredItem, { now, youngSeconds }: Youth): boolean {
+  const age = now - Number(item.C?.N ?? Number.NaN);
+  return Math.abs(age) < youngSeconds;
 }
 
 /**
@@ -44,7 +54,7 @@ export class SweptTail {
   add(item: StoredItem): void {
     if (!this.#all.add(item)) return;
     this.#sawEnd ||= item.T?.S === this.#options.types.endSegment;
-    this.#sawYoung ||= this.#isYoung(item);
+    this.#sawYoung ||= isYoung(item, this.#options);
     if (!this.#sawYoung) this.#settled.add(item);
   }
 
@@ -111,11 +121,5 @@ export class SweptTail {
       newest - this.#last > 2 * (entries ?? Number.POSITIVE_INFINITY) ||
       this.#settled.allBytes > 2 * (bytes ?? Number.POSITIVE_INFINITY)
     );
-  }
-
-  #isYoung(item: StoredItem): boolean {
-    const age = this.#options.now - Number(item.C?.N ?? Number.NaN);
-    // As for pending snapshots: a time in the future comes from a wrong clock.
-    return Math.abs(age) < this.#options.youngSeconds;
   }
 }

@@ -1,0 +1,71 @@
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
+import type { SegmentReader } from '../log/log-store.ts';
+import type { SegmentLayout } from '../log/segment.ts';
+import { indexAfter, newestEntryOf } from './layout.ts';
+
+const MAX_CACHED_LOGS = 10_000;
+
+interface LaidOutSegment {
+  readonly segment: number;
+  readonly layout: SegmentLayout;
+}
+
+/** Finds the positions of items of mapped logs by the layouts in the Segment table. */
+export class LogEnds {
+  readonly #records: Pick<SegmentReader, 'newestSegments'>;
+  /** The segment of the newest item of each log. The layout of a segment with items is final. */
+  readonly #found = new Map<LogId, LaidOutSegment>();
+
+  /** @param records the segments that the Segment table records */
+  constructor(records: Pick<SegmentReader, 'newestSegments'>) {
+    this.#records = records;
+  }
+
+  /**
+   * The newest entry that certainly exists because an item does: the entry of the item, or the
+   * virtual entry behind it. For an item before the two newest recorded segments it is a later
+   * entry. Takes no request if the last call for the log found the same segment, otherwise one.
+   * @param index that of an item that exists
+   * @returns undefined if the log is not registered
+   */
+  async endAt(log: LogId, index: number): Promise<Position | undefined> {
+    const known = this.#found.get(log);
+    if (known !== undefined && hasItem(known.layout, index)) return endWith(known, index);
+    const [last, before] = await this.#records.newestSegments(log, 2, { consistent: true });
+    if (last?.layout === undefined) return undefined;
+    if (index < last.layout.first) {
+      // Only the newest recorded segment may not have begun.
+      const { segment, layout } = before ?? last;
+      return layout && hasItem(layout, index) ? endWith({ segment, layout }, index) : { segment, entry: 0 };
+    }
+    // A segment that is not recorded has the layout of the one before it, because its first item
+    // exists and the records were read later.
+    const { layout } = last;
+    const segments = Math.floor((index - layout.first) / layout.items);
+    const found = {
+      segment: last.segment + segments,
+      layout: { ...layout, first: layout.first + segments * layout.items },
+    };
+    this.#remember(log, found);
+    return endWith(found, index);
+  }
+
+  #remember(log: LogId, found: LaidOutSegment): void {
+    this.#found.delete(log);
+    this.#found.set(log, found);
+    const [oldest] = this.#found.keys();
+    if (this.#found.size > MAX_CACHED_LOGS && oldest !== undefined) this.#found.delete(oldest);
+  }
+}
+
+function hasItem(layout: SegmentLayout, index: number): boolean {
+  return index >= layout.first && index < indexAfter(layout);
+}
+
+/** The newest entry while the item of the segment is the newest one of its log. */
+function endWith({ segment, layout }: LaidOutSegment, index: number): Position {
+  // The next segment begins with the last item of a segment.
+  if (index + 1 === indexAfter(layout)) return { segment: segment + 1, entry: 0 };
+  return { segment, entry: newestEntryOf(layout, index + 1) ?? 0 };
+}

@@ -1,0 +1,72 @@
+import { ItemInvalidError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { comparePositions, type Position } from '../../ids/position.ts';
+import { indexOfKey, logOfKey } from '../../mapping/key-pattern.ts';
+import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
+import type { LogEnd } from '../feed/feed-writer.ts';
+import { readKeys, type StreamRecord } from './route-stream-records.ts';
+
+/** The logs of an application's table. */
+export interface MappedEnds {
+  readonly mapping: SchemaMapping;
+  /**
+   * The newest entry that exists because the item with this index does. Undefined if the log is not
+   * registered and cannot be.
+   */
+  readonly endAt: (log: LogId, index: number) => Promise<Position | undefined>;
+}
+
+/**
+ * The newest end of each log with inserted entries among the records. Leaves out items of other
+ * programs, and logs with an item that does not fit the mapping: the jobs of such a log report it.
+ * @param mapped undefined if the records are those of logfold's own Entry table
+ */
+export async function endsOfRecords(
+  records: readonly StreamRecord[],
+  mapped: MappedEnds | undefined,
+): Promise<LogEnd[]> {
+  const inserted = records.filter(({ eventName }) => eventName === 'INSERT');
+  return mapped === undefined ? endsOfKeys(inserted) : mappedEnds(inserted, mapped);
+}
+
+function endsOfKeys(records: readonly StreamRecord[]): LogEnd[] {
+  const ends = new Map<LogId, Position>();
+  for (const record of records) {
+    const place = unlessUnfit(() => readKeys(record));
+    if (place === undefined) continue;
+    const { log, segment, entry } = place;
+    const position = { segment, entry };
+    const known = ends.get(log);
+    if (known === undefined || comparePositions(known, position) < 0) ends.set(log, position);
+  }
+  return Array.from(ends, ([log, position]) => ({ log, position }));
+}
+
+async function mappedEnds(records: readonly StreamRecord[], { mapping, endAt }: MappedEnds): Promise<LogEnd[]> {
+  const newest = new Map<LogId, number>();
+  for (const { keys } of records) {
+    const log = unlessUnfit(() => logOfKey(mapping, keys));
+    const index = log && unlessUnfit(() => indexOfKey(mapping, keys));
+    if (log !== undefined && index !== undefined) newest.set(log, Math.max(index, newest.get(log) ?? 0));
+  }
+  const ends = await Promise.all(
+    Array.from(newest, async ([log, index]): Promise<LogEnd[]> => {
+      const position = await endAt(log, index).catch((error: unknown) => ignoreUnfit(error));
+      return position === undefined ? [] : [{ log, position }];
+    }),
+  );
+  return ends.flat();
+}
+
+function unlessUnfit<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    return ignoreUnfit(error);
+  }
+}
+
+function ignoreUnfit(error: unknown): undefined {
+  if (!(error instanceof ItemInvalidError)) throw error;
+  return undefined;
+}

@@ -1,0 +1,42 @@
+import type { Position } from '../../ids/position.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { entryPlace } from '../../log/item-codec.ts';
+import { isYoung, type Youth } from './swept-tail.ts';
+
+/** An end that a sweep found. */
+export interface FoundEnd {
+  readonly position: Position;
+  /** Creation time of the entry in epoch seconds; undefined if nobody knows. */
+  readonly created: number | undefined;
+}
+
+/**
+ * Finds the newest entry that a sweep feeds, from items in order: the one before the first young
+ * entry. The stream feeds that one and those behind it.
+ */
+export class SweptEnd {
+  readonly #youth: Youth;
+  #found: FoundEnd | undefined;
+  #sawYoung = false;
+  /** Whether the log has not been read, because another program wrote to its newest segment. */
+  isUnread = true;
+
+  constructor(youth: Youth) {
+    this.#youth = youth;
+  }
+
+  /** @throws ItemInvalidError if the keys of the item are malformed */
+  add(item: StoredItem): void {
+    this.isUnread = false;
+    this.#sawYoung ||= isYoung(item, this.#youth);
+    if (this.#sawYoung) return;
+    const created = Number(item.C?.N ?? Number.NaN);
+    const { position } = entryPlace(item);
+    this.#found = { position, created: Number.isSafeInteger(created) && created > 0 ? created : undefined };
+  }
+
+  /** Undefined if all items were young, or if there was none. */
+  get found(): FoundEnd | undefined {
+    return this.#found;
+  }
+}
