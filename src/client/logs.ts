@@ -1,4 +1,6 @@
-import { LogsClosedError } from '../errors.ts';
+import { LogsClosedError, UsageError } from '../errors.ts';
+import { FEED_LOG } from '../feed/feed-log.ts';
+import type { GroupStore } from '../feed/group-store.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { START } from '../ids/position.ts';
 import { LogClient, type LogClientDeps } from '../log/client.ts';
@@ -6,6 +8,7 @@ import { RESERVED_TYPES } from '../log/entry.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import { NodeCache } from '../tree/node-cache.ts';
 import { Document, type DocumentDeps } from './document.ts';
+import { Feed } from './feed.ts';
 import { checkDocumentOptions, type DocumentOptions } from './options.ts';
 
 /** The ports of the client, and its settings. */
@@ -13,6 +16,8 @@ export interface LogsDeps extends LogClientDeps, Pick<SnapshotStores, 'platform'
   readonly sleep: DocumentDeps['sleep'];
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
+  /** The consumer groups of the feed, if `store` has one: see `withFeed`. */
+  readonly feedGroups?: GroupStore | undefined;
   /** Releases what `openLogs` opened. */
   readonly close?: (() => Promise<void>) | undefined;
 }
@@ -30,6 +35,7 @@ const CACHE_BYTES = 64 * 1024 * 1024;
 export class Logs {
   readonly #client: LogClient;
   readonly #deps: DocumentDeps;
+  readonly #feed: Feed | undefined;
   readonly #parseLog: ParseLog;
   readonly #close: () => Promise<void>;
   readonly #open = new Set<Document>();
@@ -41,12 +47,14 @@ export class Logs {
       cacheBytes = CACHE_BYTES,
       close = async () => undefined,
       parseLog = parseLogId,
+      feedGroups: groups,
     } = deps;
     this.#parseLog = parseLog;
     this.#client = new LogClient(deps);
     const nodes = { cache: new NodeCache(cacheBytes) };
     const onClose = (document: Document) => void this.#open.delete(document);
     this.#deps = { ...deps, types, client: this.#client, nodes, onClose };
+    this.#feed = groups && new Feed({ ...deps, types, groups });
     this.#close = close;
   }
 
@@ -57,6 +65,19 @@ export class Logs {
   get client(): LogClient {
     this.#checkOpen();
     return this.#client;
+  }
+
+  /**
+   * All entries of all logs in one sequence.
+   * @throws UsageError if the logs were opened without the table of the feed
+   * @throws LogsClosedError after {@link close}
+   */
+  get feed(): Feed {
+    this.#checkOpen();
+    if (this.#feed !== undefined) return this.#feed;
+    throw new UsageError('these logs were opened without a feed', {
+      advice: 'Give openLogs the table of the feed as `feedTable`',
+    });
   }
 
   /**
@@ -92,13 +113,13 @@ export class Logs {
   }
 
   /**
-   * All logs, in no order. Scans the Segment table.
+   * All logs but the feed, in no order. Scans the Segment table.
    * @throws LogsClosedError after {@link close}
    */
   async *list(): AsyncGenerator<ListedLog> {
     this.#checkOpen();
     for await (const { log, segment, created } of this.#deps.store.allSegments()) {
-      if (segment === START.segment) yield { log, created };
+      if (segment === START.segment && log !== FEED_LOG) yield { log, created };
     }
   }
 

@@ -2,6 +2,7 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
+import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
@@ -43,7 +44,7 @@ const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3
  */
 export function openLogs(options: AwsLogsOptions): Logs {
   checkLogsOptions(options, NAMES);
-  const { entryTable, segmentTable, bucket, region, cacheBytes } = options;
+  const { entryTable, segmentTable, bucket, region, cacheBytes, feedTable } = options;
   const { mapping, ...settings } = checkOptions(
     { entryTable, segmentTable, bucket, ...(region !== undefined && { region }) },
     options,
@@ -55,8 +56,9 @@ export function openLogs(options: AwsLogsOptions): Logs {
     if (options.dynamodb === undefined) dynamodb.destroy();
     if (options.s3 === undefined) s3.destroy();
   };
-  const tables = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const own = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const { tables, feedGroups } = withFeedTable(own, { client: dynamodb, feedTable });
   const blobs = new S3BlobStore({ client: s3, bucket });
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, close });
+  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, feedGroups, close });
 }

@@ -1,5 +1,6 @@
 /** The package `logfold/local`: logs in a directory with an embedded engine, for Node. */
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
@@ -41,18 +42,19 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
  */
 export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
-  const { directory, entryTable, segmentTable, cacheBytes } = { ...LOCAL_TABLES, ...options };
+  const { directory, entryTable, segmentTable, cacheBytes, feedTable } = { ...LOCAL_TABLES, ...options };
   const { mapping, ...settings } = checkOptions({ directory, entryTable, segmentTable }, options);
-  const opened = await openDataDirectory(directory, { entryTable, segmentTable, creates: true, mapping });
+  const opened = await openDataDirectory(directory, { entryTable, segmentTable, feedTable, creates: true, mapping });
   const { engine, names, dynamodb, objects: blobs } = opened;
   explainLoss(dynamodb, engine.lost);
-  const tables = openTables({ client: dynamodb, ...names, mapping, now: Date.now });
+  const own = openTables({ client: dynamodb, ...names, mapping, now: Date.now });
+  const { tables, feedGroups } = withFeedTable(own, { client: dynamodb, feedTable });
   const close = async (): Promise<void> => {
     dynamodb.destroy();
     await engine.leave();
   };
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, close });
+  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, feedGroups, close });
 }
 
 /** A lost engine explains the error of a request better than the refused connection does. */

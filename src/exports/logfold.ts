@@ -10,6 +10,13 @@ export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export { Document } from '../client/document.ts';
 export { DocumentState, type StateChange } from '../client/document-state.ts';
+export {
+  Feed,
+  type FeedConsumeOptions,
+  type FeedGroupStatus,
+  type FeedItem,
+  type FeedReadOptions,
+} from '../client/feed.ts';
 export type { HistoryOptions, Revision } from '../client/history.ts';
 export type { HistoryPlace } from '../client/history-place.ts';
 export type { Observable } from '../client/listeners.ts';
@@ -23,6 +30,7 @@ export type { ByteSource } from '../codec/bytes.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
 export type { Value } from '../codec/value.ts';
 export * from '../errors.ts';
+export type { FeedGroup, GroupLease, GroupProgress, GroupStore } from '../feed/group-store.ts';
 export { type LogId, parseLogId, textLogId } from '../ids/log-id.ts';
 export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
 export { decodeEntryBody } from '../log/body.ts';

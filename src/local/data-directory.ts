@@ -7,7 +7,7 @@ import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type Engine, joinEngine } from './engine.ts';
 import { openMappedTables } from './mapped-tables.ts';
-import { ensureTables, missingTables, type TableNames } from './tables.ts';
+import { ensureFeedTable, ensureTables, hasSegmentTable, missingTables, type TableNames } from './tables.ts';
 
 /** The tables of a data directory, unless somebody names others. */
 export const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
@@ -15,6 +15,8 @@ export const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Se
 export interface DirectoryOptions {
   readonly entryTable?: string | undefined;
   readonly segmentTable?: string | undefined;
+  /** The table of the feed; undefined if there is none. */
+  readonly feedTable?: string | undefined;
   /** Whether to create a missing directory, engine or table. False by default. */
   readonly creates?: boolean;
   /** The Entry table is an application's, with this mapping. It is never created. */
@@ -60,7 +62,7 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * @throws EngineError if the engine does not start, or ends
  */
 export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
-  const { creates = false, mapping } = options;
+  const { creates = false, mapping, feedTable } = options;
   const { entryTable = LOCAL_TABLES.entryTable, segmentTable = LOCAL_TABLES.segmentTable } = options;
   const { engine, config, dynamodb } = await openEngine(dir, { creates });
   try {
@@ -69,14 +71,28 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
       mapping === undefined
         ? openTables(dynamodb, names, { creates, dir })
         : openMappedTables(dynamodb, names, { mapping, creates, dir });
-    await ready.catch((error: unknown) => {
-      throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
-    });
+    await ready
+      .then(() => (feedTable === undefined ? undefined : openFeedTable(dynamodb, feedTable, { creates, dir })))
+      .catch((error: unknown) => {
+        throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
+      });
     return { engine, names, config, dynamodb, objects: new FilesystemBlobStore(join(dir, 'blobs')) };
   } catch (error) {
     await engine.leave();
     throw engine.lost.aborted ? engine.lost.reason : error;
   }
+}
+
+async function openFeedTable(
+  client: DynamoDBClient,
+  name: string,
+  { creates, dir }: { readonly creates: boolean; readonly dir: string },
+): Promise<void> {
+  if (creates) return ensureFeedTable(client, name);
+  if (await hasSegmentTable(client, name)) return;
+  throw new ResourceMissingError(`there is no table '${name}' in '${dir}'`, {
+    advice: 'Check the name of the feed, or create its table with the work command; nothing was created',
+  });
 }
 
 async function openTables(

@@ -77,6 +77,17 @@ export async function ensureSegmentTable(client: DynamoDBClient, name: string): 
 }
 
 /**
+ * Creates the table of the feed and its TTL setting if they are missing, and waits until it is
+ * active. It has the keys of the Segment table and no stream.
+ * @throws UsageError if it exists with other keys
+ * @throws ResourceMissingError if it is not active after a minute
+ */
+export async function ensureFeedTable(client: DynamoDBClient, name: string): Promise<void> {
+  await ensureSegmentTable(client, name);
+  await ensureTimeToLive(client, name);
+}
+
+/**
  * Whether the Segment table exists.
  * @throws UsageError if it has other keys
  */

@@ -22,6 +22,8 @@ export interface LogsSettings {
   readonly mapping?: MappingDocument | string | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
+  /** The table of the feed; by default there is none, and `logs.feed` throws UsageError. */
+  readonly feedTable?: string | undefined;
 }
 
 /**
@@ -30,7 +32,7 @@ export interface LogsSettings {
  * @throws UsageError otherwise
  */
 export function checkLogsOptions(options: unknown, names: readonly string[]): void {
-  const settings = ['types', 'mapping', 'cacheBytes'] satisfies (keyof LogsSettings)[];
+  const settings = ['types', 'mapping', 'cacheBytes', 'feedTable'] satisfies (keyof LogsSettings)[];
   checkOptionNames('openLogs', options, [...names, ...settings]);
 }
 
@@ -49,9 +51,10 @@ export interface CheckedSettings extends Pick<LogsDeps, 'parseLog'> {
  */
 export function checkOptions(
   names: Readonly<Record<string, string>>,
-  { cacheBytes = 0, types, mapping: given }: LogsSettings,
+  { cacheBytes = 0, types, mapping: given, feedTable }: LogsSettings,
 ): CheckedSettings {
-  for (const [option, name] of Object.entries<unknown>(names)) {
+  const all = { ...names, ...(feedTable !== undefined && { feedTable }) };
+  for (const [option, name] of Object.entries<unknown>(all)) {
     if (typeof name === 'string' && name !== '') continue;
     throw new UsageError(`openLogs got no name as '${option}', but ${name === '' ? 'an empty string' : String(name)}`);
   }
@@ -73,7 +76,7 @@ function mappingOf(given: LogsSettings['mapping']): SchemaMapping | undefined {
 
 /** Logs on these stores, with the clock, the randomness and the codecs of Node. */
 export function wireLogs(
-  deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | 'types' | 'cacheBytes' | 'parseLog'>,
+  deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | 'types' | 'cacheBytes' | 'parseLog' | 'feedGroups'>,
 ): Logs {
   return new Logs({
     ...deps,

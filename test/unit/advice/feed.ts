@@ -1,5 +1,13 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'vitest';
 import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
-import { type Cases, quoted } from './case.ts';
+import { openDataDirectory } from '../../../src/local/data-directory.ts';
+import { joinEngine } from '../../../src/local/engine.ts';
+import { FedLogs } from '../../support/fed-logs.ts';
+import { LiveLog } from '../../support/live-logs.ts';
+import { type Cases, numbersOf, quoted } from './case.ts';
 
 const NOW = 1_000_000;
 const lease = { owner: 'ann', until: NOW + 60_000 };
@@ -11,5 +19,57 @@ export const FEED: Cases = {
     const groups = new MemoryGroupStore();
     const advice = await refused(() => groups.take('', lease, first, NOW));
     await groups.take(quoted(advice)[0] ?? '', lease, first, NOW);
+  },
+  'Give a checkpoint up to …. If the feed was lost and begun again, read it from 0': async (refused) => {
+    const fed = new FedLogs();
+    await fed.feed(await fed.create());
+    const read = (from: number) => Array.fromAsync(fed.logs.feed.read({ from }));
+    const [end, start] = numbersOf(await refused(() => read(3)));
+    expect(await read(end ?? -1)).toHaveLength(0);
+    expect(await read(start ?? -1)).toHaveLength(1);
+  },
+  'Try again when it has ended, at the latest after …, or wait with `follow`': async (refused) => {
+    const fed = new FedLogs();
+    await fed.groups.take('search', { owner: 'ann', until: fed.clock.nowMs + 60_000 }, first, NOW);
+    const advice = await refused(() => Array.fromAsync(fed.logs.feed.consume('search')));
+    const until = Date.parse(/\d{4}-\S+Z/.exec(advice)?.[0] ?? '');
+    const waiting = Array.fromAsync(fed.logs.feed.consume('search', { follow: true, limit: 1 }));
+    await fed.clock.elapse(until - fed.clock.nowMs + 5_000);
+    await fed.feed(await fed.create());
+    await fed.clock.elapse(1_000);
+    expect(await waiting).toHaveLength(1);
+    expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(0);
+  },
+  'Read again as a member of the group; the items since the last save come again': async (refused) => {
+    const fed = new FedLogs();
+    await fed.feed(await fed.create(), await fed.create());
+    const reader = fed.logs.feed.consume('search');
+    await reader.next();
+    const other = { owner: 'bob', until: fed.clock.nowMs + 120_000 };
+    await fed.groups.take('search', other, first, fed.clock.nowMs + 61_000);
+    fed.clock.nowMs += 61_000;
+    await refused(() => reader.next());
+    await fed.groups.release('search', 'bob', first);
+    expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(2);
+  },
+  'Give openLogs the table of the feed as `feedTable`': async (refused) => {
+    const live = await LiveLog.create();
+    await refused(() => live.logs().feed);
+    await new FedLogs().logs.feed.end();
+  },
+  'Check the name of the feed, or create its table with the work command; nothing was created': async (refused) => {
+    const directory = await mkdtemp(join(tmpdir(), 'logfold-feed-'));
+    try {
+      const engine = await joinEngine(directory, { creates: true });
+      await (await openDataDirectory(directory, { creates: true })).engine.leave();
+      const open = (creates: boolean) => openDataDirectory(directory, { feedTable: 'Feed', creates });
+      await refused(() => open(false));
+      // As `logfold work --feed-table Feed` does.
+      await (await open(true)).engine.leave();
+      await (await open(false)).engine.leave();
+      await engine.leave();
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
   },
 };

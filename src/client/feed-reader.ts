@@ -1,0 +1,216 @@
+import type { ChunkPlatform } from '../codec/chunk.ts';
+import type { Value } from '../codec/value.ts';
+import { CheckpointInvalidError, EntryGapError, LogNotFoundError } from '../errors.ts';
+import { checkpointOf } from '../feed/checkpoint.ts';
+import { FEED_ENTRY_VERSIONS, readSpans, type Span } from '../feed/feed-entry.ts';
+import { FEED_LOG } from '../feed/feed-log.ts';
+import { restartPosition } from '../feed/feed-reducer.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, nextPosition, type Position, START } from '../ids/position.ts';
+import { BodiesAhead } from '../log/bodies-ahead.ts';
+import { loadBody } from '../log/body.ts';
+import type { Entry, ReservedTypes } from '../log/entry.ts';
+import type { LogReader } from '../log/log-store.ts';
+import { queryNewest, queryNewestSegments } from '../log/newest.ts';
+import { readTail } from '../log/query.ts';
+import { readEntries, readUpTo } from '../log/read-entries.ts';
+import { lastSnapshotOf, type Segment } from '../log/segment.ts';
+import { loadRoot, nodeStore } from '../snapshot/snapshots.ts';
+import { Draft } from '../state/draft.ts';
+import { checkType } from '../state/reducer.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { inAdvance } from '../tree/read.ts';
+
+/** One entry of one log, as the feed delivers it. */
+export interface FeedItem {
+  /**
+   * Where a reader continues after this item. Several items have the same checkpoint: those that
+   * the feed got together come again together, until the last of them.
+   */
+  readonly checkpoint: number;
+  readonly log: LogId;
+  /** As `logs.client.query` returns it; Snapshot and End Segment entries too. */
+  readonly entry: Entry;
+  /**
+   * Decodes the body, and loads it if it lies in the bucket; null if there is none. Throws the
+   * errors of a body that cannot be read, so that such an entry stops only those who need its body.
+   */
+  readonly body: () => Promise<Value>;
+}
+
+export interface FeedReaderDeps {
+  /** Reads the logs, the feed among them. */
+  readonly store: LogReader;
+  readonly blobs: BlobStore;
+  readonly platform: ChunkPlatform;
+  readonly types: ReservedTypes;
+}
+
+/** The items from a position up to the end that the feed has when they are read. */
+export interface FeedPass {
+  readonly items: AsyncIterable<FeedItem>;
+  /** The position behind the last entry of the feed that was read. */
+  readonly end: Position;
+}
+
+/** Spans that are requested ahead. At most 2 MB of entries of each are in memory. */
+const SPANS_AHEAD = 16;
+
+/** A span, and where a reader continues before and after its last entry. */
+interface SpanPlace {
+  readonly span: Span;
+  /** Checkpoint of the entry of the feed. */
+  readonly during: number;
+  readonly after: number;
+}
+
+/** A span whose first page has been requested. */
+interface BegunSpan extends SpanPlace {
+  readonly first: IteratorResult<Entry[]>;
+  readonly rest: AsyncGenerator<Entry[]>;
+}
+
+/** Reads the feed, and the entries that it lists. */
+export class FeedReader {
+  readonly #deps: FeedReaderDeps;
+
+  constructor(deps: FeedReaderDeps) {
+    this.#deps = deps;
+  }
+
+  /** The position behind the newest entry of the feed; the start if there is no feed yet. */
+  async end(): Promise<Position> {
+    try {
+      return nextPosition((await queryNewest(this.#deps, FEED_LOG, { consistent: true })).position);
+    } catch (error) {
+      if (error instanceof LogNotFoundError) return START;
+      throw error;
+    }
+  }
+
+  /**
+   * Where a reader that wants everything from a position on begins: there, or at the restart behind
+   * it, since the entries before that come again. Finds a restart only if the feed has a snapshot
+   * behind the position: a reader that is closer to the end meets it soon.
+   */
+  async startFrom(position: Position): Promise<Position> {
+    const { store, blobs, platform } = this.#deps;
+    const last = lastSnapshotOf(await this.#newestSegments());
+    if (last === undefined || comparePositions(last, position) <= 0) return position;
+    const { snapshot, pages } = await readTail(this.#deps, FEED_LOG);
+    const root = snapshot && (await loadRoot({ blobs, platform }, { log: FEED_LOG, ...snapshot }, snapshot.root));
+    let restart = restartPosition(new Draft(nodeStore({ store, blobs, platform }, FEED_LOG), root?.state));
+    for await (const page of pages) {
+      restart = page.findLast(({ type }) => type === 'Restart')?.position ?? restart;
+    }
+    return restart !== undefined && comparePositions(position, restart) < 0 ? restart : position;
+  }
+
+  /**
+   * When the first entry of the feed from a position on was created, in epoch seconds; undefined if
+   * there is none.
+   */
+  async createdAt(position: Position): Promise<number | undefined> {
+    for await (const [entry] of this.#feedPages(position, 1)) return entry?.created;
+    return undefined;
+  }
+
+  /**
+   * Reading throws CheckpointInvalidError if the feed ends before the position, and the errors of
+   * {@link readEntries}.
+   */
+  pass(from: Position): FeedPass {
+    let end = from;
+    const items = this.#items(from, (position) => {
+      end = position;
+    });
+    return {
+      items,
+      get end() {
+        return end;
+      },
+    };
+  }
+
+  async *#items(from: Position, read: (end: Position) => void): AsyncGenerator<FeedItem> {
+    const begun = inAdvance(this.#spans(from, read), SPANS_AHEAD, (place) => this.#begin(place));
+    for await (const { span, during, after, first, rest } of begun) {
+      for (let page = first; page.done !== true; page = await rest.next()) {
+        const bodies = new BodiesAhead(
+          this.#deps.blobs,
+          page.value.filter(({ external }) => external !== undefined),
+        );
+        for (const entry of page.value) {
+          const isLast = comparePositions(entry.position, span.to) === 0;
+          yield { checkpoint: isLast ? after : during, log: span.log, entry, body: () => bodies.load(entry) };
+        }
+      }
+    }
+  }
+
+  /** The spans of the feed, with the place after the last span of each entry. */
+  async *#spans(from: Position, read: (end: Position) => void): AsyncGenerator<SpanPlace> {
+    for await (const page of this.#feedPages(from)) {
+      for (const entry of page) {
+        const { position } = entry;
+        const during = checkpointOf(position);
+        const behind = nextPosition(position);
+        const spans = await this.#spansOf(entry);
+        for (const [i, span] of spans.entries()) {
+          yield { span, during, after: i === spans.length - 1 ? checkpointOf(behind) : during };
+        }
+        read(behind);
+      }
+    }
+  }
+
+  async #spansOf(entry: Entry): Promise<readonly Span[]> {
+    const { types, blobs } = this.#deps;
+    if (types.includes(entry.type)) return [];
+    const { position, created, type, version } = entry;
+    const body = await loadBody(blobs, entry);
+    checkType({ position, created, type, version, body }, FEED_ENTRY_VERSIONS);
+    return type === 'Appends' ? readSpans(body) : [];
+  }
+
+  async #begin(place: SpanPlace): Promise<BegunSpan> {
+    const { log, after, to } = place.span;
+    const range = { from: after === undefined ? START : nextPosition(after), to: nextPosition(to) };
+    const rest = readEntries({ ...this.#deps, concurrency: 1 }, log, range);
+    return { ...place, first: await rest.next(), rest };
+  }
+
+  /** Pages of the feed's own entries. */
+  async *#feedPages(from: Position, limit?: number): AsyncGenerator<readonly Entry[]> {
+    const range = { from, to: 'end', ...(limit !== undefined && { limit }) } as const;
+    let isThere = false;
+    try {
+      for await (const page of readUpTo(this.#deps, FEED_LOG, range)) {
+        isThere = true;
+        yield page;
+      }
+    } catch (error) {
+      const mayBeBehind = error instanceof LogNotFoundError || error instanceof EntryGapError;
+      if (isThere || !mayBeBehind || !(await this.#isEnd(from))) throw error;
+    }
+  }
+
+  /**
+   * Whether the feed ends directly before a position.
+   * @throws CheckpointInvalidError if it ends earlier
+   */
+  async #isEnd(position: Position): Promise<boolean> {
+    const [given, end] = [checkpointOf(position), checkpointOf(await this.end())];
+    if (given <= end) return given === end;
+    throw new CheckpointInvalidError(`the checkpoint ${given} is behind the end of the feed, which is ${end}`, {
+      advice: `Give a checkpoint up to ${end}. If the feed was lost and begun again, read it from 0`,
+    });
+  }
+
+  #newestSegments(): Promise<readonly Segment[]> {
+    return queryNewestSegments(this.#deps.store, FEED_LOG).catch((error: unknown) => {
+      if (error instanceof LogNotFoundError) return [];
+      throw error;
+    });
+  }
+}

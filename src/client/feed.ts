@@ -1,0 +1,160 @@
+import { UsageError } from '../errors.ts';
+import { checkpointOf, FEED_START, positionOfCheckpoint } from '../feed/checkpoint.ts';
+import { checkGroupName, type FeedGroup } from '../feed/group-store.ts';
+import type { Position } from '../ids/position.ts';
+import { type FeedItem, FeedReader, type FeedReaderDeps } from './feed-reader.ts';
+import { GroupMember, type GroupMemberDeps } from './group-member.ts';
+import { checkOptionNames } from './options.ts';
+
+export type { FeedItem } from './feed-reader.ts';
+
+export interface FeedDeps extends FeedReaderDeps, GroupMemberDeps {}
+
+export interface FeedReadOptions {
+  /** Checkpoint to begin at: 0, the beginning of the feed, by default. */
+  readonly from?: number | undefined;
+  /** Whether to wait for new items at the end of the feed. False by default. */
+  readonly follow?: boolean | undefined;
+  /** Ends the reading without an error. */
+  readonly signal?: AbortSignal | undefined;
+  /** The most items. At least 1; all by default. */
+  readonly limit?: number | undefined;
+}
+
+/** Options of `feed.consume`. `from` counts only for a group that is new. */
+export type FeedConsumeOptions = FeedReadOptions;
+
+/** A consumer group, and how far it is behind. */
+export interface FeedGroupStatus extends FeedGroup {
+  /** Age of the first entry of the feed that the group has not done, in seconds; 0 if there is none. */
+  readonly lagSeconds: number;
+}
+
+/** Milliseconds between two reads of the end of the feed. */
+const FOLLOW_MS = 1_000;
+
+/**
+ * All entries of all logs in one sequence, gapless and in order per log. Entries of different logs
+ * come in the order in which the pipeline saw them.
+ *
+ * Reading throws EntryGapError if an entry expired without an archive, and any error of the stores.
+ */
+export class Feed {
+  readonly #deps: FeedDeps;
+  readonly #reader: FeedReader;
+
+  constructor(deps: FeedDeps) {
+    this.#deps = deps;
+    this.#reader = new FeedReader(deps);
+  }
+
+  /**
+   * Reads the feed from a checkpoint on. Requests entries ahead, up to a fixed amount of memory.
+   * @throws CheckpointInvalidError if `from` is no checkpoint; reading throws it if the feed ends
+   * before it
+   * @throws UsageError if another option is invalid
+   */
+  read(options: FeedReadOptions = {}): AsyncGenerator<FeedItem, undefined> {
+    const { from = FEED_START } = checkOptions('read', options);
+    return this.#items(positionOfCheckpoint(from), options, async () => undefined);
+  }
+
+  /**
+   * Reads the feed as a member of a group, from the checkpoint of the group on. An item is done
+   * when the next one is asked for. The checkpoint of the done items is saved every 1,000 items or
+   * 5 seconds, before a wait, and at the end; after a crash, the items since then come again. So
+   * each item comes at least once.
+   *
+   * One member of a group works at a time. With `follow`, the others wait for it.
+   * @throws CheckpointInvalidError if `from` is no checkpoint
+   * @throws UsageError if the name of the group or another option is invalid. Reading throws
+   * FeedGroupBusyError if another member works and this one does not wait, or if another member
+   * took over since this one did not ask for the next item for 15 minutes
+   */
+  consume(group: string, options: FeedConsumeOptions = {}): AsyncGenerator<FeedItem, undefined> {
+    checkGroupName(group);
+    const { from = FEED_START } = checkOptions('consume', options);
+    positionOfCheckpoint(from);
+    return this.#consume(group, from, options);
+  }
+
+  /** The checkpoint behind the newest item, from which a reader gets only new ones. */
+  async end(): Promise<number> {
+    return checkpointOf(await this.#reader.end());
+  }
+
+  /** All consumer groups, in order of name. */
+  async groups(): Promise<readonly FeedGroupStatus[]> {
+    const end = await this.end();
+    const groups = await Array.fromAsync(this.#deps.groups.list());
+    groups.sort((a, b) => (a.name < b.name ? -1 : 1));
+    return Promise.all(groups.map(async (group) => ({ ...group, lagSeconds: await this.#lag(group, end) })));
+  }
+
+  async #lag({ checkpoint }: FeedGroup, end: number): Promise<number> {
+    if (checkpoint >= end) return 0;
+    const created = await this.#reader.createdAt(positionOfCheckpoint(checkpoint));
+    return created === undefined ? 0 : Math.max(0, Math.floor(this.#deps.now() / 1000) - created);
+  }
+
+  async *#consume(group: string, from: number, options: FeedConsumeOptions): AsyncGenerator<FeedItem, undefined> {
+    const { follow: waits = false, signal } = options;
+    const member = await GroupMember.join(this.#deps, { group, from, waits, signal });
+    if (member === undefined) return;
+    let hasFailed = false;
+    try {
+      const start = positionOfCheckpoint(member.checkpoint);
+      const items = this.#items(start, options, async (end) => {
+        member.reached(end);
+        if (waits) await member.pause();
+      });
+      for await (const item of items) {
+        yield item;
+        await member.done(item.checkpoint);
+      }
+    } catch (error) {
+      hasFailed = true;
+      throw error;
+    } finally {
+      // The first error counts. Without this save, items come again.
+      await member.leave().catch((error: unknown) => {
+        if (!hasFailed) throw error;
+      });
+    }
+  }
+
+  /** @param reachEnd called at the end of the feed, with its checkpoint */
+  async *#items(
+    from: Position,
+    { follow = false, signal, limit = Number.POSITIVE_INFINITY }: FeedReadOptions,
+    reachEnd: (checkpoint: number) => Promise<void>,
+  ): AsyncGenerator<FeedItem, undefined> {
+    let next = await this.#reader.startFrom(from);
+    for (let left = limit; ; ) {
+      const pass = this.#reader.pass(next);
+      for await (const item of pass.items) {
+        if (isAborted(signal)) return;
+        yield item;
+        left--;
+        if (left === 0) return;
+      }
+      next = pass.end;
+      await reachEnd(checkpointOf(next));
+      if (!follow || isAborted(signal)) return;
+      await this.#deps.sleep(FOLLOW_MS, signal);
+      if (isAborted(signal)) return;
+    }
+  }
+}
+
+/** The signal may have been aborted during a wait, which the compiler does not know. */
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}
+
+function checkOptions(call: string, options: FeedReadOptions): FeedReadOptions {
+  checkOptionNames(call, options, ['from', 'follow', 'signal', 'limit'] satisfies (keyof FeedReadOptions)[]);
+  const { limit = 1 } = options;
+  if (Number.isSafeInteger(limit) && limit > 0) return options;
+  throw new UsageError(`the limit ${String(limit)} is not a positive integer`);
+}

@@ -1,0 +1,169 @@
+import pLimit from 'p-limit';
+import { FeedGroupBusyError } from '../errors.ts';
+import type { GroupStore } from '../feed/group-store.ts';
+import { epochSeconds } from '../log/entry.ts';
+
+export interface GroupMemberDeps {
+  readonly groups: GroupStore;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */
+  readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
+}
+
+export interface JoinOptions {
+  readonly group: string;
+  /** Checkpoint of a group that is new. */
+  readonly from: number;
+  /** Whether to wait while another member has the lease. */
+  readonly waits: boolean;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How long a lease lasts, in milliseconds. */
+const LEASE_MS = 60_000;
+/** Time between two renewals of a member that works on one item, in milliseconds. */
+const RENEW_MS = 20_000;
+/** The most renewals while a member works on one item. Then it may have stopped for good. */
+const MAX_RENEWALS = 45;
+/** Time between two attempts to take the lease, in milliseconds. */
+const RETRY_MS = 5_000;
+/** A checkpoint is saved after so many items, or after this time in milliseconds. */
+const [SAVE_ITEMS, SAVE_MS] = [1_000, 5_000];
+
+/** The member of a consumer group that works: it has the lease, and saves the checkpoint. */
+export class GroupMember {
+  readonly #deps: GroupMemberDeps;
+  readonly #group: string;
+  readonly #owner: string;
+  /** Writes of this member: one at a time, so that they arrive in order. */
+  readonly #writes = pLimit(1);
+  readonly #left = new AbortController();
+  #checkpoint: number;
+  #saved: number;
+  #savedMs: number;
+  #items = 0;
+  #renewals = 0;
+  #isRenewing = false;
+  #isLost = false;
+
+  private constructor(deps: GroupMemberDeps, group: string, owner: string, checkpoint: number) {
+    this.#deps = deps;
+    this.#group = group;
+    this.#owner = owner;
+    this.#checkpoint = checkpoint;
+    this.#saved = checkpoint;
+    this.#savedMs = deps.now();
+    this.#keepLease();
+  }
+
+  /**
+   * Takes the lease of a group. The caller must leave the group.
+   * @returns undefined if the signal was aborted first
+   * @throws FeedGroupBusyError if another member has the lease and the caller does not wait
+   */
+  static async join(deps: GroupMemberDeps, options: JoinOptions): Promise<GroupMember | undefined> {
+    const { group, from, waits, signal } = options;
+    const owner = Array.from({ length: 4 }, () => Math.floor(deps.random() * 2 ** 32).toString(36)).join('-');
+    while (signal?.aborted !== true) {
+      const now = deps.now();
+      const first = { checkpoint: from, saved: epochSeconds(now) };
+      const { lease, checkpoint } = await deps.groups.take(group, { owner, until: now + LEASE_MS }, first, now);
+      if (lease === undefined || lease.owner === owner) return new GroupMember(deps, group, owner, checkpoint);
+      if (!waits) {
+        const until = new Date(lease.until).toISOString();
+        throw new FeedGroupBusyError(`another member of group '${group}' reads the feed`, {
+          advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\``,
+        });
+      }
+      await deps.sleep(RETRY_MS, signal);
+    }
+    return undefined;
+  }
+
+  /** Where the group continues. */
+  get checkpoint(): number {
+    return this.#checkpoint;
+  }
+
+  /**
+   * The member has done an item. Saves the checkpoint now and then.
+   * @throws FeedGroupBusyError if another member has taken over
+   */
+  async done(checkpoint: number): Promise<void> {
+    this.reached(checkpoint);
+    this.#items++;
+    if (this.#items >= SAVE_ITEMS || Math.abs(this.#deps.now() - this.#savedMs) >= SAVE_MS) await this.#save();
+    this.#checkLease();
+    this.#keepLease();
+  }
+
+  /** There is no item before a checkpoint that the member has not done. */
+  reached(checkpoint: number): void {
+    this.#checkpoint = Math.max(this.#checkpoint, checkpoint);
+  }
+
+  /**
+   * The member is about to wait for the next item. Saves the checkpoint if it has moved.
+   * @throws FeedGroupBusyError if another member has taken over
+   */
+  async pause(): Promise<void> {
+    if (this.#checkpoint > this.#saved) await this.#save();
+    this.#checkLease();
+    this.#keepLease();
+  }
+
+  /** Saves the checkpoint, and gives the lease back. */
+  async leave(): Promise<void> {
+    this.#left.abort();
+    await this.#writes(async () => {
+      const progress = { checkpoint: this.#checkpoint, saved: epochSeconds(this.#deps.now()) };
+      if (!this.#isLost) await this.#deps.groups.release(this.#group, this.#owner, progress);
+    });
+  }
+
+  #save(): Promise<void> {
+    return this.#writes(async () => {
+      if (this.#isLost || this.#left.signal.aborted) return;
+      const checkpoint = this.#checkpoint;
+      const now = this.#deps.now();
+      const lease = { owner: this.#owner, until: now + LEASE_MS };
+      const progress = { checkpoint, saved: epochSeconds(now) };
+      this.#isLost = !(await this.#deps.groups.save(this.#group, lease, progress));
+      this.#saved = checkpoint;
+      this.#savedMs = now;
+      this.#items = 0;
+    });
+  }
+
+  #checkLease(): void {
+    if (!this.#isLost) return;
+    throw new FeedGroupBusyError(`another member of group '${this.#group}' has taken over`, {
+      advice: 'Read again as a member of the group; the items since the last save come again',
+    });
+  }
+
+  /** The member is at work, so it may renew its lease for another while. */
+  #keepLease(): void {
+    this.#renewals = 0;
+    if (this.#isRenewing) return;
+    this.#isRenewing = true;
+    const stop = (): void => {
+      this.#isRenewing = false;
+    };
+    this.#renew().then(stop, stop);
+  }
+
+  async #renew(): Promise<void> {
+    const { signal } = this.#left;
+    for (; this.#renewals < MAX_RENEWALS; this.#renewals++) {
+      await this.#deps.sleep(RENEW_MS, signal);
+      if (signal.aborted || this.#isLost) return;
+      // The next save reports the error.
+      await this.#save().catch(() => undefined);
+    }
+  }
+}

@@ -1,0 +1,154 @@
+import { describe, expect, test } from 'vitest';
+import type { FeedItem } from '../../src/client/feed.ts';
+import { checkpointOf } from '../../src/feed/checkpoint.ts';
+import { FEED_LOG } from '../../src/feed/feed-log.ts';
+import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
+
+/** Two logs, whose first entries the feed has in its entries 1 and 2. */
+async function twoLogs() {
+  const fed = new FedLogs();
+  const [a, b] = [await fed.create(), await fed.create()];
+  await fed.append(a, 2);
+  await fed.feed(a, b);
+  await fed.append(b, 1);
+  await fed.append(a, 1);
+  await fed.feed(b, a);
+  return { fed, a, b, feed: fed.logs.feed };
+}
+
+describe('reading the feed', () => {
+  test('gives every entry of every log, in order, with the place to continue', async () => {
+    const { feed, a, b } = await twoLogs();
+    expect(itemTexts(await Array.fromAsync(feed.read()), [a, b])).toEqual([
+      'a 0/0 1',
+      'a 0/1 1',
+      'a 0/2 1',
+      'b 0/0 2',
+      'b 0/1 2',
+      'a 0/3 3',
+    ]);
+    expect(await feed.end()).toBe(3);
+  });
+
+  test('continues at a checkpoint', async () => {
+    const { feed, a, b } = await twoLogs();
+    expect(itemTexts(await Array.fromAsync(feed.read({ from: 2 })), [a, b])).toEqual(['b 0/1 2', 'a 0/3 3']);
+    expect(await Array.fromAsync(feed.read({ from: 3 }))).toEqual([]);
+  });
+
+  test('decodes bodies, also those in the bucket', async () => {
+    const fed = new FedLogs();
+    const log = await fed.create();
+    const large = 'x'.repeat(50_000);
+    await fed.logs.client.addEntry(log, { type: 'Set', version: 1, body: large });
+    await fed.append(log, 1);
+    await fed.feed(log);
+    const items = await Array.fromAsync(fed.logs.feed.read());
+    expect(items[1]?.entry.external).toBeDefined();
+    expect(await Promise.all(items.map(({ body }) => body()))).toEqual([null, large, 2]);
+  });
+
+  test('crosses segments of logs and epochs of the feed', async () => {
+    const { fed, feed, a, b } = await twoLogs();
+    for (const log of [a, FEED_LOG]) {
+      await fed.tables.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+      await fed.tables.completeSnapshot(log, { segment: 0, entry: 0 }, { key: 'none' });
+      await fed.logs.client.startSegment(log);
+    }
+    await fed.append(a, 1);
+    await fed.feed(a);
+    const rest = itemTexts(await Array.fromAsync(feed.read({ from: 3 })), [a, b]);
+    const behind = checkpointOf({ segment: 1, entry: 2 });
+    const during = checkpointOf({ segment: 1, entry: 1 });
+    expect(rest).toEqual([`a 0/4 ${during}`, `a 1/0 ${during}`, `a 1/1 ${behind}`]);
+    expect(await feed.end()).toBe(behind);
+    expect(await Array.fromAsync(feed.read({ from: 4 }))).toHaveLength(3);
+  });
+
+  test('stops at the limit', async () => {
+    const { feed } = await twoLogs();
+    expect(await Array.fromAsync(feed.read({ limit: 4 }))).toHaveLength(4);
+  });
+
+  test('is empty before the first entry was fed', async () => {
+    const { feed } = new FedLogs().logs;
+    expect(await Array.fromAsync(feed.read())).toEqual([]);
+    expect(await feed.end()).toBe(0);
+    expect(await feed.groups()).toEqual([]);
+  });
+
+  test('refuses a checkpoint behind the end, and what is no checkpoint', async () => {
+    const { feed } = await twoLogs();
+    const [next, later] = [4, checkpointOf({ segment: 1, entry: 0 })];
+    for (const from of [next, later]) {
+      await expect(Array.fromAsync(feed.read({ from }))).rejects.toMatchObject({ code: 'CHECKPOINT_INVALID' });
+    }
+    await expect(Array.fromAsync(new FedLogs().logs.feed.read({ from: 1 }))).rejects.toMatchObject({
+      code: 'CHECKPOINT_INVALID',
+    });
+    for (const from of [-1, 0.5, 2 ** 53, Number.NaN]) expect(() => feed.read({ from })).toThrow('not a checkpoint');
+    expect(() => feed.read({ limit: 0 })).toThrow('limit');
+    expect(() => feed.consume('')).toThrow('name of a group');
+  });
+
+  test('logs without a feed say so', async () => {
+    const { LiveLog } = await import('../support/live-logs.ts');
+    const live = await LiveLog.create();
+    expect(() => live.logs().feed).toThrow('without a feed');
+  });
+
+  test('the feed is not in the list of logs', async () => {
+    const { fed, a, b } = await twoLogs();
+    const listed = await Array.fromAsync(fed.logs.list());
+    expect(listed.map(({ log }) => log).toSorted()).toEqual([a, b].toSorted());
+  });
+
+  test('takes one query for each span and three for the feed', async () => {
+    const { fed, feed } = await twoLogs();
+    fed.requests.length = 0;
+    await Array.fromAsync(feed.read({ from: 1 }));
+    expect(fed.requests.toSorted()).toEqual([
+      ...Array.from({ length: 5 }, () => 'entries'),
+      ...Array.from({ length: 2 }, () => 'newestSegments'),
+    ]);
+  });
+
+  test('requests few spans ahead of a slow reader', async () => {
+    const fed = new FedLogs();
+    const logs = await Promise.all(Array.from({ length: 60 }, () => fed.create()));
+    await fed.feed(...logs);
+    fed.requests.length = 0;
+    const reader = fed.logs.feed.read();
+    await reader.next();
+    await settled();
+    expect(fed.requests.length).toBeLessThan(30);
+    expect(await Array.fromAsync(reader)).toHaveLength(59);
+  });
+
+  test('a follower gets what is fed later, and ends with its signal', async () => {
+    const { fed, feed, a, b } = await twoLogs();
+    const stop = new AbortController();
+    const items: FeedItem[] = [];
+    const reading = (async () => {
+      for await (const item of feed.read({ from: 2, follow: true, signal: stop.signal })) items.push(item);
+    })();
+    await fed.clock.elapse(10_000);
+    expect(itemTexts(items, [a, b])).toEqual(['b 0/1 2', 'a 0/3 3']);
+    await fed.append(b, 1);
+    await fed.feed(b);
+    await fed.clock.elapse(1_000);
+    expect(itemTexts(items, [a, b]).at(-1)).toBe('b 0/2 4');
+    stop.abort();
+    await reading;
+    expect(fed.clock.waits).toBe(0);
+  });
+
+  test('a reader before a restart continues behind it when the feed has a snapshot there', async () => {
+    const { fed, feed, a, b } = await twoLogs();
+    await fed.writer.restart();
+    await fed.feed(a);
+    // Without a snapshot, everything comes again behind the restart.
+    expect(await Array.fromAsync(feed.read())).toHaveLength(6 + 4);
+    expect(itemTexts(await Array.fromAsync(feed.read({ from: 4 })), [a, b])).toHaveLength(4);
+  });
+});
