@@ -59,10 +59,11 @@ export class LogClient {
    * Creates a log in one transaction: a segment, and its first entry, a Snapshot entry for the
    * empty state.
    * @param log its id, for a log whose id follows from what it is about; a new one by default
+   * @throws UsageError if the time is not in epoch seconds
    * @throws EntryExistsError if the log exists
    */
-  createLog(log?: LogId): Promise<LogId> {
-    return createLog(this.#context, log && this.#context.parseLog(log));
+  async createLog(log?: LogId, { created }: EntryTime = {}): Promise<LogId> {
+    return createLog(this.#context, log && this.#context.parseLog(log), created);
   }
 
   /**

@@ -19,10 +19,13 @@ export interface NewSegment {
 /**
  * Creates a log with its first segment and its first entry, a Snapshot entry for the empty state.
  * @param log a new id by default
+ * @param time of the segment and of the entry, in epoch seconds; now by default
+ * @throws UsageError if the time is not in epoch seconds
  * @throws EntryExistsError if the log exists
  */
-export async function createLog(context: ClientContext, log: LogId = context.newLogId()): Promise<LogId> {
-  const created = nowSeconds(context);
+export async function createLog(context: ClientContext, log = context.newLogId(), time?: number): Promise<LogId> {
+  if (time !== undefined) checkTime(log, time);
+  const created = time ?? nowSeconds(context);
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
