@@ -117,6 +117,15 @@ export function isArray(value: object): value is readonly Value[] {
   return Array.isArray(value);
 }
 
+/** A value with named fields. */
+export type ValueObject = { readonly [key: string]: Value };
+
+/** Whether a value has named fields. Dates and bytes are values without fields. */
+export function isObject(value: Value | undefined): value is ValueObject {
+  if (typeof value !== 'object' || value === null) return false;
+  return !(Array.isArray(value) || value instanceof Date || value instanceof Uint8Array);
+}
+
 /** The limit for the approximate memory of a decoded value, in bytes. */
 export const MAX_DECODED_BYTES = 512 * 1024 * 1024;
 /** Approximate memory of an array or a map without its items, in bytes. */

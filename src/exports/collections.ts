@@ -2,6 +2,7 @@
  * The package `logfold/collections`: the reducer for documents of scalars and collections. Runs in
  * a browser too.
  */
+export type { ValueObject } from '../codec/value.ts';
 export {
   Collection,
   type CollectionItem,
@@ -16,5 +17,5 @@ export {
   type CollectionsEntryType,
   type ItemPlace,
 } from '../state/collections/edit.ts';
-export { mergePatch, type ValueObject } from '../state/collections/merge-patch.ts';
+export { mergePatch } from '../state/collections/merge-patch.ts';
 export { collections } from '../state/collections/reducer.ts';

@@ -1,7 +1,6 @@
-import type { Value } from '../../codec/value.ts';
+import { isObject, type Value, type ValueObject } from '../../codec/value.ts';
 import { bodyInvalid } from '../reducer.ts';
 import { SEPARATOR } from './collection-maps.ts';
-import { isObject, type ValueObject } from './merge-patch.ts';
 
 /**
  * The entry types that the reducer for collections folds, each with the highest version of its

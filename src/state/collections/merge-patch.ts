@@ -1,13 +1,4 @@
-import { setKey, type Value } from '../../codec/value.ts';
-
-/** A value with named fields. */
-export type ValueObject = { readonly [key: string]: Value };
-
-/** Whether a value has named fields. Dates and bytes are values without fields. */
-export function isObject(value: Value | undefined): value is ValueObject {
-  if (typeof value !== 'object' || value === null) return false;
-  return !(Array.isArray(value) || value instanceof Date || value instanceof Uint8Array);
-}
+import { isObject, setKey, type Value } from '../../codec/value.ts';
 
 /**
  * Applies a JSON Merge Patch (RFC 7396): fields of the patch replace those of the target, null

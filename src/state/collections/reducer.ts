@@ -1,4 +1,4 @@
-import type { Value } from '../../codec/value.ts';
+import type { Value, ValueObject } from '../../codec/value.ts';
 import { plainName } from '../history/with-history.ts';
 import { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
 import {
@@ -11,7 +11,7 @@ import {
   readItemVersion,
 } from './collection-maps.ts';
 import { COLLECTIONS_ENTRY_VERSIONS, type ItemPlace, parseCollectionsEdit } from './edit.ts';
-import { mergePatch, type ValueObject } from './merge-patch.ts';
+import { mergePatch } from './merge-patch.ts';
 
 /**
  * Folds documents of scalars and collections: `Put`, `Patch` and `Delete` of a scalar or of an item
