@@ -77,7 +77,8 @@ export function valueFromMap(map: StoredItem): { readonly [key: string]: Value }
   return values;
 }
 
-function compareBytes(a: Uint8Array, b: Uint8Array): number {
+/** Orders bytes: negative if `a` comes first, 0 if they are equal. */
+export function compareBytes(a: Uint8Array, b: Uint8Array): number {
   for (let i = 0; i < a.length && i < b.length; i++) {
     const difference = (a[i] ?? 0) - (b[i] ?? 0);
     if (difference !== 0) return difference;

@@ -51,7 +51,7 @@ describe('the entries of the package', () => {
     for (const entry of entries) expect(entry.types).toBe(entry.default.replace(/\.js$/, '.d.ts'));
   });
 
-  test.each(['logfold', 'logfold/collections', 'logfold/spreadsheet', 'logfold/react'])(
+  test.each(['logfold', 'logfold/collections', 'logfold/items', 'logfold/spreadsheet', 'logfold/react'])(
     '%s imports no SDK and no module of Node',
     async (name) => {
       const { packages, builtins } = await importsOf(sourceOfEntry(name));

@@ -3,6 +3,7 @@ import { pathToFileURL } from 'node:url';
 import { ReducerInvalidError, textOf } from '../../errors.ts';
 import { collections } from '../../state/collections/reducer.ts';
 import { withHistory } from '../../state/history/with-history.ts';
+import { items } from '../../state/items/reducer.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../../state/reducer.ts';
 import { spreadsheet } from '../../state/spreadsheet/reducer.ts';
 
@@ -10,8 +11,10 @@ import { spreadsheet } from '../../state/spreadsheet/reducer.ts';
 export const BUILT_IN_REDUCERS = [
   spreadsheet,
   collections,
+  items,
   withHistory(spreadsheet),
   withHistory(collections),
+  withHistory(items),
 ] as const satisfies readonly Reducer[];
 
 /** The reducer that comes with logfold and has a name; undefined if there is none. */

@@ -1,0 +1,83 @@
+import { isObject, type Value } from '../../codec/value.ts';
+import { isLogfoldError } from '../../errors.ts';
+import { MAX_STRING_KEY_LENGTH } from '../../tree/key.ts';
+import { bodyInvalid } from '../reducer.ts';
+import { itemOfValue } from './canonical-item.ts';
+import type { ItemRevision, RevisionChange } from './item-revision.ts';
+
+/**
+ * The entry types that the reducer for items folds, each with the highest version of its body.
+ */
+export const ITEMS_ENTRY_VERSIONS = { Put: 1, Delete: 1, Expire: 1, Gap: 1 } as const satisfies Record<
+  RevisionChange,
+  number
+>;
+
+/** One entry of a log of revisions. */
+export interface ItemEdit extends Omit<ItemRevision, 'created'> {
+  /** Name of the source table. */
+  readonly table: string;
+  /** The key of the item in the map `items`; see {@link itemKey}. */
+  readonly key: string;
+}
+
+/** The longest text of the fields beside the key, in UTF-16 code units. */
+export const MAX_TEXT = 2048;
+
+/** The body of an entry, in version 1. */
+export function itemBody({ table, key, revision, item, actor, stream, sequence }: ItemEdit): Value {
+  return {
+    table,
+    key,
+    revision,
+    ...(item !== undefined && { item }),
+    ...(actor !== undefined && { actor }),
+    ...(stream !== undefined && { stream }),
+    ...(sequence !== undefined && { sequence }),
+  };
+}
+
+/**
+ * Reads the body of an entry in version 1.
+ * @throws BodyInvalidError if the body has another form
+ */
+export function parseItemEdit(change: RevisionChange, body: Value): ItemEdit {
+  if (!isObject(body)) throw bodyInvalid(change, 'its body is not an object');
+  const { table, key, revision, item, actor, stream, sequence, ...others } = body;
+  const unknown = Object.keys(others);
+  if (unknown.length > 0) throw bodyInvalid(change, `its body has the unknown field '${unknown[0]}'`);
+  if (typeof revision !== 'number' || !Number.isSafeInteger(revision) || revision < 1) {
+    throw bodyInvalid(change, `'revision' is not a whole number from 1 on`);
+  }
+  if ((stream === undefined) !== (sequence === undefined)) {
+    throw bodyInvalid(change, `its body has only one of 'stream' and 'sequence'`);
+  }
+  const needsItem = change === 'Put';
+  if (change !== 'Gap' && needsItem !== (item !== undefined)) {
+    throw bodyInvalid(change, `its body ${needsItem ? 'has no' : 'has an'} 'item'`);
+  }
+  return {
+    table: textOf(change, 'table', table),
+    key: textOf(change, 'key', key, MAX_STRING_KEY_LENGTH),
+    change,
+    revision,
+    ...(item !== undefined && { item: readItem(change, item) }),
+    ...(actor !== undefined && { actor: textOf(change, 'actor', actor) }),
+    ...(stream !== undefined && { stream: textOf(change, 'stream', stream) }),
+    ...(sequence !== undefined && { sequence: textOf(change, 'sequence', sequence) }),
+  };
+}
+
+function textOf(type: string, field: string, text: Value | undefined, most = MAX_TEXT): string {
+  if (typeof text === 'string' && text !== '' && text.length <= most) return text;
+  throw bodyInvalid(type, `'${field}' is not a text of 1 to ${most} UTF-16 code units`);
+}
+
+function readItem(type: string, item: Value): ItemRevision['item'] & {} {
+  try {
+    return itemOfValue(item);
+  } catch (error) {
+    if (isLogfoldError(error)) throw bodyInvalid(type, error.reason);
+    throw error;
+  }
+}

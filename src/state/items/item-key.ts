@@ -1,0 +1,58 @@
+import { sha256 } from '@noble/hashes/sha2.js';
+import { toBase64, toHex } from '../../codec/bytes.ts';
+import { UsageError } from '../../errors.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { MAX_STRING_KEY_LENGTH } from '../../tree/key.ts';
+
+/** The names of the attributes that make the primary key of a table: partition key, sort key. */
+export type KeyNames = readonly [string] | readonly [string, string];
+
+// At least one digit. Captures the sign, the digits and the exponent.
+const DECIMAL = /^\+?(-?)(?=\.?\d)(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/;
+
+const utf8 = new TextEncoder();
+
+/**
+ * The key of an item in the map `items`: its primary key in DynamoDB JSON, such as
+ * `{"id":{"S":"a"}}`, partition key first. Equal keys have equal texts, also if their numbers are
+ * written differently. A text of more than 1,024 UTF-16 code units is replaced by `sha256:` and its
+ * hash.
+ * @param keys an item, or only its key
+ * @throws UsageError if an attribute of the key is missing, or is no String, Number or Binary
+ */
+export function itemKey({ keyNames }: { readonly keyNames: KeyNames }, keys: StoredItem): string {
+  const text = keyText(keyNames, keys);
+  return text.length <= MAX_STRING_KEY_LENGTH ? text : `sha256:${toHex(sha256(utf8.encode(text)))}`;
+}
+
+/**
+ * Some attributes of an item in DynamoDB JSON, in the order of their names.
+ * @throws UsageError as {@link itemKey}
+ */
+export function keyText(names: readonly string[], keys: StoredItem): string {
+  return `{${names.map((name) => `${JSON.stringify(name)}:${attributeText(name, keys)}`).join()}}`;
+}
+
+function attributeText(name: string, keys: StoredItem): string {
+  const { S, N, B } = (Object.hasOwn(keys, name) ? keys[name] : undefined) ?? {};
+  if (S !== undefined) return JSON.stringify({ S });
+  if (B !== undefined) return JSON.stringify({ B: toBase64(B) });
+  const number = N === undefined ? undefined : plainNumber(N);
+  if (number !== undefined) return JSON.stringify({ N: number });
+  throw new UsageError(`the key has no String, Number or Binary '${name}'`, {
+    advice: 'Give the primary key in DynamoDB JSON, such as {"id":{"S":"a"}}',
+  });
+}
+
+/** A number of DynamoDB without an exponent and without zeros that change nothing. */
+function plainNumber(text: string): string | undefined {
+  const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? [];
+  if (sign === undefined) return undefined;
+  const point = whole.length + Number(exponent);
+  const digits = '0'.repeat(Math.max(0, -point)) + (whole + fraction).padEnd(point, '0');
+  const at = Math.max(0, point);
+  const before = digits.slice(0, at).replace(/^0+/, '') || '0';
+  const behind = digits.slice(at).replace(/0+$/, '');
+  const plain = behind === '' ? before : `${before}.${behind}`;
+  return plain === '0' ? plain : sign + plain;
+}
