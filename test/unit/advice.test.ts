@@ -12,6 +12,7 @@ import { MAPPINGS } from './advice/mappings.ts';
 import { NOT_FOLLOWED } from './advice/not-followed.ts';
 import { PAGES } from './advice/pages.ts';
 import { REDUCERS } from './advice/reducers.ts';
+import { REVISIONS } from './advice/revisions.ts';
 import { VALUES } from './advice/values.ts';
 import { WORKBOOKS } from './advice/workbooks.ts';
 
@@ -69,6 +70,7 @@ const FOLLOWED: Cases = {
   ...VALUES,
   ...DAMAGE,
   ...REDUCERS,
+  ...REVISIONS,
   ...MAPPED_TABLES,
   ...MAPPINGS,
   ...CLIENT,

@@ -1,0 +1,28 @@
+import type { Item } from '../log/attribute.ts';
+import type { StreamPlace } from '../state/items/item-revision.ts';
+
+/** One record of the stream of a table, with new and old images. */
+export interface ImageChange extends StreamPlace {
+  /**
+   * An `Expire` is a removal by DynamoDB's Time to Live: a record `REMOVE` whose userIdentity has
+   * the type `Service` and the principal `dynamodb.amazonaws.com`.
+   */
+  readonly change: 'Put' | 'Delete' | 'Expire';
+  /** The primary key of the item. */
+  readonly keys: Item;
+  /** Absent if the item did not exist. */
+  readonly oldImage?: Item | undefined;
+  /** Absent if the item does not exist any more. */
+  readonly newImage?: Item | undefined;
+  /** Epoch seconds. */
+  readonly created: number;
+}
+
+/**
+ * Whether a record of a table's streams comes after another one of the same item. A stream that was
+ * enabled later has a later label; within a stream, sequence numbers grow.
+ */
+export function isNewerRecord(record: StreamPlace, than: StreamPlace): boolean {
+  if (record.stream !== than.stream) return record.stream > than.stream;
+  return BigInt(record.sequence) > BigInt(than.sequence);
+}

@@ -1,0 +1,117 @@
+import type { Document } from '../../client/document.ts';
+import type { Logs } from '../../client/logs.ts';
+import type { ChunkPlatform } from '../../codec/chunk.ts';
+import { EntryExistsError, LogNotFoundError, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { revisionLog, type SourceTable } from '../../revisions/source-table.ts';
+import { foldsItems, items } from '../../state/items/reducer.ts';
+import type { Reducer } from '../../state/reducer.ts';
+
+export interface RevisionLogsDeps {
+  readonly logs: Pick<Logs, 'open' | 'client'>;
+  readonly source: SourceTable;
+  readonly platform: Pick<ChunkPlatform, 'sha256'>;
+  /** The reducer of the deployment: `items`, which is the default, or `items+history`. */
+  readonly reducer?: Reducer | undefined;
+  /** The most documents that stay open; 100 by default. Each holds the entries since its snapshot. */
+  readonly most?: number | undefined;
+}
+
+interface OpenDocument {
+  readonly document: Promise<Document>;
+  users: number;
+}
+
+const MOST = 100;
+
+/** The logs of one source table. Keeps the documents that were used last open. */
+export class RevisionLogs {
+  readonly source: SourceTable;
+  readonly #deps: RevisionLogsDeps;
+  readonly #reducer: Reducer;
+  readonly #most: number;
+  /** The document that was used last comes last. */
+  readonly #open = new Map<LogId, OpenDocument>();
+
+  /** @throws UsageError if the reducer does not fold revisions of items */
+  constructor(deps: RevisionLogsDeps) {
+    const { source, reducer = items, most = MOST } = deps;
+    if (!foldsItems(reducer)) {
+      throw new UsageError(`reducer '${reducer.name}' does not fold the revisions of items`, {
+        advice: 'Give --reducer items or --reducer items+history',
+      });
+    }
+    this.source = source;
+    this.#deps = deps;
+    this.#reducer = reducer;
+    this.#most = most;
+  }
+
+  /** The log with an item's revisions. @param keys an item, or only its key */
+  logOf(keys: StoredItem): LogId {
+    return revisionLog(this.#deps.platform, this.source, keys);
+  }
+
+  /**
+   * Runs work with the document of a log, which stays open during the work.
+   * @param created time in epoch seconds with which a missing log is created; if it is absent, a
+   * missing log is an error
+   * @throws LogNotFoundError if the log is missing and `created` is absent
+   * @throws the errors of `Logs.open`, and those of the work
+   */
+  async use<T>(log: LogId, work: (document: Document) => Promise<T>, created?: number): Promise<T> {
+    const open = this.#open.get(log) ?? { document: this.#load(log, created), users: 0 };
+    this.#open.delete(log);
+    this.#open.set(log, open);
+    open.users++;
+    try {
+      return await work(await open.document);
+    } catch (error) {
+      // The next use opens the log again.
+      if (this.#open.get(log) === open) this.#open.delete(log);
+      throw error;
+    } finally {
+      open.users--;
+      if (open.users === 0 && this.#open.get(log) !== open) await closeDocument(open);
+      await this.#closeOldest();
+    }
+  }
+
+  /** Closes the documents that nobody uses. */
+  async close(): Promise<void> {
+    await this.#closeOldest(0);
+  }
+
+  async #load(log: LogId, created: number | undefined): Promise<Document> {
+    const { logs } = this.#deps;
+    const options = { reducer: this.#reducer };
+    try {
+      return await logs.open(log, options);
+    } catch (error) {
+      if (!(error instanceof LogNotFoundError) || created === undefined) throw error;
+    }
+    await logs.client.createLog(log, { created }).catch((error: unknown) => {
+      // Another process was faster.
+      if (!(error instanceof EntryExistsError)) throw error;
+    });
+    return logs.open(log, options);
+  }
+
+  async #closeOldest(most = this.#most): Promise<void> {
+    for (const [log, open] of this.#open) {
+      if (this.#open.size <= most) return;
+      if (open.users > 0) continue;
+      this.#open.delete(log);
+      await closeDocument(open);
+    }
+  }
+}
+
+async function closeDocument({ document }: OpenDocument): Promise<void> {
+  // A document that did not open needs no end.
+  await document.then(
+    (opened) => opened.close(),
+    () => undefined,
+  );
+}

@@ -1,0 +1,28 @@
+import { nativePlatform } from '../../../src/adapters/platform/native.ts';
+import { builtInReducer } from '../../../src/adapters/platform/reducer-module.ts';
+import type { LogClient } from '../../../src/log/client.ts';
+import { itemKey, type KeyNames } from '../../../src/state/items/item-key.ts';
+import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
+import { RevisionLogs } from '../../../src/workers/revisions/revision-logs.ts';
+import { testLogClient } from '../../support/logs.ts';
+import type { Cases } from './case.ts';
+
+const keyNames: KeyNames = ['id'];
+
+/** Advice about the revisions of a plain table. */
+export const REVISIONS: Cases = {
+  'Give the primary key in DynamoDB JSON, such as {"id":{"S":"a"}}': async (refused) => {
+    const advice = await refused(() => itemKey({ keyNames }, { name: { S: 'a' } }));
+    const [json = ''] = /\{.*\}/.exec(advice) ?? [];
+    itemKey({ keyNames }, JSON.parse(json));
+  },
+  'Give --reducer items or --reducer items+history': async (refused) => {
+    const client: LogClient = testLogClient().client;
+    const logs = { client, open: () => Promise.reject(new Error('no log is opened')) };
+    const deps = { logs, source: { table: 'Parts', keyNames, per: 'item' as const }, platform: nativePlatform };
+    const advice = await refused(() => new RevisionLogs({ ...deps, reducer: spreadsheet }));
+    for (const [, name = ''] of advice.matchAll(/--reducer (\S+)/g)) {
+      new RevisionLogs({ ...deps, reducer: builtInReducer(name.replace(/\.$/, '')) });
+    }
+  },
+};
