@@ -3,7 +3,7 @@ import { UsageError } from '../errors.ts';
 /** A consumer group of the feed. */
 export interface FeedGroup {
   readonly name: string;
-  /** Where the group continues. */
+  /** The place at which the group continues. */
   readonly checkpoint: number;
   /** When the checkpoint was saved, in epoch seconds. */
   readonly saved: number;

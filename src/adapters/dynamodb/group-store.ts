@@ -26,9 +26,9 @@ const PARTITION = new TextEncoder().encode('groups');
 const HASH_BYTES = 12;
 
 /**
- * The groups of a feed, in the feed's table. An item has `S` the text `groups`, `N` a number from
- * the SHA-256 of the name, `G` the name, `K` the checkpoint, `C` the time of its save, and, while a
- * member has the lease, `O` its owner and `U` the end of the lease in epoch milliseconds.
+ * The groups of a feed, in the feed's table. An item has the key `S`, `N`: the text `groups`, and a
+ * number from the SHA-256 of the name. `G` is the name, `K` the checkpoint, and `C` the time of its
+ * save. While a member has the lease, `O` is its owner and `U` its end in epoch milliseconds.
  *
  * Every method throws ResourceMissingError if the table does not exist, and CredentialsError if
  * there are no credentials or AWS refuses them.

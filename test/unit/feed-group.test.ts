@@ -1,0 +1,193 @@
+import { describe, expect, test } from 'vitest';
+import type { FeedItem } from '../../src/client/feed.ts';
+import type { GroupLease, GroupProgress } from '../../src/feed/group-store.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { FedLogs, settled } from '../support/fed-logs.ts';
+
+/** A log whose entries 0 to `entries` - 1 the feed has, each as an entry of its own. */
+async function fedLog(entries: number): Promise<{ fed: FedLogs; log: LogId }> {
+  const fed = new FedLogs();
+  const log = await fed.create();
+  for (let i = 0; i < entries; i++) {
+    if (i > 0) await fed.append(log, 1);
+    await fed.feed(log);
+  }
+  return { fed, log };
+}
+
+const entriesOf = (items: readonly FeedItem[]): number[] => items.map(({ entry }) => entry.position.entry);
+const consumed = async (fed: FedLogs): Promise<number[]> => {
+  return entriesOf(await Array.fromAsync(fed.open().feed.consume('search')));
+};
+
+/** Counts the saves of a group. */
+function countSaves({ groups }: FedLogs): { count: number } {
+  const saves = { count: 0 };
+  const save = groups.save.bind(groups);
+  groups.save = (name: string, lease: GroupLease, progress: GroupProgress) => {
+    saves.count++;
+    return save(name, lease, progress);
+  };
+  return saves;
+}
+
+describe('a consumer group', () => {
+  test('remembers what it has done, and continues behind it', async () => {
+    const { fed, log } = await fedLog(3);
+    expect(await consumed(fed)).toEqual([0, 1, 2]);
+    expect(await consumed(fed)).toEqual([]);
+    await fed.append(log, 1);
+    await fed.feed(log);
+    expect(await consumed(fed)).toEqual([3]);
+  });
+
+  test('gets an item again if its member did not ask for the next one', async () => {
+    const { fed } = await fedLog(4);
+    for await (const { entry } of fed.logs.feed.consume('search')) if (entry.position.entry === 2) break;
+    expect(await consumed(fed)).toEqual([2, 3]);
+  });
+
+  test('gets items again from the last save on after a crash', async () => {
+    const { fed } = await fedLog(6);
+    const crashed = fed.logs.feed.consume('search');
+    await crashed.next();
+    await crashed.next();
+    fed.clock.nowMs += 5_000;
+    await crashed.next();
+    await crashed.next();
+    // The process is gone: nobody gives the lease back.
+    fed.clock.nowMs += 60_001;
+    expect(await consumed(fed)).toEqual([2, 3, 4, 5]);
+  });
+
+  test('begins at `from` if it is new, and only then', async () => {
+    const { fed } = await fedLog(4);
+    const items = await Array.fromAsync(fed.logs.feed.consume('search', { from: 3, limit: 1 }));
+    expect(entriesOf(items)).toEqual([2]);
+    expect(entriesOf(await Array.fromAsync(fed.logs.feed.consume('search', { from: 0 })))).toEqual([3]);
+  });
+
+  test('counts the last item of a limit as done', async () => {
+    const { fed } = await fedLog(4);
+    expect(entriesOf(await Array.fromAsync(fed.logs.feed.consume('search', { limit: 2 })))).toEqual([0, 1]);
+    expect(await consumed(fed)).toEqual([2, 3]);
+  });
+
+  test('saves every 1,000 items', async () => {
+    const fed = new FedLogs();
+    const logs = await Promise.all(Array.from({ length: 1_200 }, () => fed.create()));
+    await fed.feed(...logs);
+    const saves = countSaves(fed);
+    const member = fed.logs.feed.consume('search');
+    for (let i = 0; i < 1_000; i++) await member.next();
+    expect(saves.count).toBe(0);
+    await member.next();
+    expect(saves.count).toBe(1);
+    await member.return(undefined);
+  });
+
+  test('other groups are not affected', async () => {
+    const { fed } = await fedLog(2);
+    await fed.logs.feed.consume('search').next();
+    expect(await Array.fromAsync(fed.logs.feed.consume('mail'))).toHaveLength(2);
+  });
+
+  test('two members work one after the other', async () => {
+    const { fed, log } = await fedLog(2);
+    const stop = new AbortController();
+    const first = fed.logs.feed.consume('search', { follow: true, signal: stop.signal });
+    expect(entriesOf([(await first.next()).value ?? fail()])).toEqual([0]);
+    await expect(consumed(fed)).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+
+    const second: FeedItem[] = [];
+    const waiting = (async () => {
+      const items = fed.open().feed.consume('search', { follow: true, limit: 2 });
+      for await (const item of items) second.push(item);
+    })();
+    await fed.clock.elapse(10 * 60_000);
+    expect(second).toEqual([]);
+
+    expect(entriesOf([(await first.next()).value ?? fail()])).toEqual([1]);
+    stop.abort();
+    expect(await first.next()).toEqual({ done: true, value: undefined });
+    await fed.append(log, 2);
+    await fed.feed(log);
+    await fed.clock.elapse(5_000);
+    await waiting;
+    // The feed got entries 2 and 3 together.
+    expect(entriesOf(second)).toEqual([2, 3]);
+  });
+
+  test('a member keeps its lease while it waits for items', async () => {
+    const { fed, log } = await fedLog(1);
+    const stop = new AbortController();
+    const member = fed.logs.feed.consume('search', { follow: true, signal: stop.signal });
+    await member.next();
+    const waiting = member.next();
+    await fed.clock.elapse(60 * 60_000);
+    await expect(consumed(fed)).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    await fed.append(log, 1);
+    await fed.feed(log);
+    await fed.clock.elapse(1_000);
+    expect(entriesOf([(await waiting).value ?? fail()])).toEqual([1]);
+    await member.return(undefined);
+    expect(fed.clock.waits).toBe(0);
+  });
+
+  test('a member that works too long on one item loses its lease to another one', async () => {
+    const { fed } = await fedLog(3);
+    const member = fed.logs.feed.consume('search');
+    await member.next();
+    await fed.clock.elapse(14 * 60_000);
+    await expect(consumed(fed)).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    await fed.clock.elapse(3 * 60_000);
+    expect(await consumed(fed)).toEqual([0, 1, 2]);
+    await fed.clock.elapse(5_000);
+    await expect(member.next()).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    expect(await fed.groups.get('search')).toMatchObject({ checkpoint: 4 });
+  });
+
+  test('an error of the consumer gives the lease back without that item', async () => {
+    const { fed } = await fedLog(3);
+    const failing = (async () => {
+      for await (const { entry } of fed.logs.feed.consume('search')) {
+        if (entry.position.entry === 1) throw new Error('the index is down');
+      }
+    })();
+    await expect(failing).rejects.toThrow('the index is down');
+    expect(await consumed(fed)).toEqual([1, 2]);
+  });
+
+  test('an error of the feed is not hidden by one of the group', async () => {
+    const { fed, log } = await fedLog(2);
+    await fed.writer.add([{ log, position: { segment: 0, entry: 9 } }]);
+    const { groups } = fed;
+    const release = groups.release.bind(groups);
+    groups.release = async (...progress) => {
+      await release(...progress);
+      throw new Error('the group cannot be saved');
+    };
+    await expect(consumed(fed)).rejects.toMatchObject({ code: 'ENTRY_GAP' });
+    expect(await groups.get('search')).toMatchObject({ checkpoint: 3 });
+  });
+
+  test('the list shows how far each group is behind', async () => {
+    const { fed, log } = await fedLog(2);
+    await Array.fromAsync(fed.logs.feed.consume('search'));
+    await Array.fromAsync(fed.logs.feed.consume('mail', { limit: 1 }));
+    fed.clock.nowMs += 90_000;
+    await fed.append(log, 1);
+    await fed.feed(log);
+    fed.clock.nowMs += 10_000;
+    const listed = await fed.logs.feed.groups();
+    expect(listed.map(({ name, checkpoint, lagSeconds }) => ({ name, checkpoint, lagSeconds }))).toEqual([
+      { name: 'mail', checkpoint: 2, lagSeconds: 100 },
+      { name: 'search', checkpoint: 3, lagSeconds: 10 },
+    ]);
+    await settled();
+  });
+});
+
+function fail(): never {
+  throw new Error('there is no item');
+}
