@@ -41,7 +41,7 @@ export const feedReducer: Reducer = {
     checkType(entry, FEED_ENTRY_VERSIONS);
     if (entry.position.entry >= MAX_EPOCH_ENTRIES) {
       throw new TooLargeError('the epoch has no numbers left', {
-        advice: "Run 'logfold status LOG': the next epoch begins as soon as the newest one has a snapshot",
+        advice: "Run 'logfold status feed': the next epoch begins as soon as this one has a snapshot",
       });
     }
     if (entry.type === 'Restart') return;

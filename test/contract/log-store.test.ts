@@ -15,6 +15,7 @@ import {
   SegmentWithoutSnapshotError,
   TooLargeError,
 } from '../../src/errors.ts';
+import { withFeed } from '../../src/feed/feed-log-store.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
@@ -51,6 +52,7 @@ const STORES: readonly (readonly [string, () => Promise<LogStore>])[] = [
       return new DynamoDbLogStore({ client: engine.client, entryTable, segmentTable: entryTable });
     },
   ],
+  ['memory (beside a feed)', async () => withFeed(new MemoryLogStore({ pageItems: 3 }), new MemoryLogStore())],
   ['remote (reads only)', async () => readsOfPage(new MemoryLogStore({ pageItems: 3 }))],
 ];
 

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { checkpointOf, positionOfCheckpoint } from '../../src/feed/checkpoint.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { FeedWriter, type LogEnd } from '../../src/workers/feed/feed-writer.ts';
@@ -19,7 +18,7 @@ async function openFeed() {
 }
 
 describe('the feed writer', () => {
-  test('feeds a log from its first entry on, each entry once', async () => {
+  test('feeds a log from its first entry on, each entry once', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const one = writer();
     expect(await one.add([end(1, 0, 3)])).toEqual({ spans: 1, entries: [at(0, 1)], checkpoint: 2 });
@@ -64,7 +63,7 @@ describe('the feed writer', () => {
     expect(live.requests).toEqual([]);
   });
 
-  test('writers that run together leave no gap and no duplicate', async () => {
+  test('writers that run together leave no gap and no duplicate', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const writers = Array.from({ length: 4 }, writer);
     await Promise.all(
@@ -80,7 +79,7 @@ describe('the feed writer', () => {
     });
   });
 
-  test('a writer that missed other entries reads them and goes on', async () => {
+  test('a writer that missed other entries reads them and goes on', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const [one, two] = [writer(), writer()];
     await one.add([end(1, 0, 1)]);
@@ -101,7 +100,7 @@ describe('the feed writer', () => {
     expect(Object.keys(await fedEnds(store))).toHaveLength(1_000);
   });
 
-  test('after a restart, the feed has each log again from its first entry on', async () => {
+  test('after a restart, the feed has each log again from its first entry on', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const [one, two] = [writer(), writer()];
     await one.add([end(1, 0, 1), end(2, 0, 8)]);
@@ -123,22 +122,5 @@ describe('the feed writer', () => {
       'Appends',
       'Appends',
     ]);
-  });
-});
-
-describe('a checkpoint', () => {
-  test('is a number that orders as positions do', () => {
-    expect([at(0, 0), at(0, 1), at(0, 2 ** 20 - 1), at(1, 0), at(2 ** 32 - 1, 2 ** 20 - 1)].map(checkpointOf)).toEqual([
-      0,
-      1,
-      1_048_575,
-      1_048_576,
-      2 ** 52 - 1,
-    ]);
-  });
-  test('is the position', () => {
-    for (const position of [at(0, 0), at(7, 12), at(2 ** 32 - 1, 2 ** 20 - 1)]) {
-      expect(positionOfCheckpoint(checkpointOf(position))).toEqual(position);
-    }
   });
 });

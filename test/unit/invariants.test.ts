@@ -7,7 +7,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const DOCUMENT = readFileSync(join(ROOT, 'docs/invariants.md'), 'utf8');
 /** The title and the listed test files of each invariant's section. */
 const SECTIONS = new Map(
-  [...DOCUMENT.matchAll(/^## (I\d)\. (.+)\n([\s\S]*?)(?=^## )/gm)].map(([, name = '', title = '', text = '']) => {
+  [...DOCUMENT.matchAll(/^## (I\d+)\. (.+)\n([\s\S]*?)(?=^## )/gm)].map(([, name = '', title = '', text = '']) => {
     const files = [...text.matchAll(/^- `(test\/.+)`$/gm)].map(([, file = '']) => file);
     return [name, { title, files }] as const;
   }),

@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
+import { positionOfCheckpoint } from '../../../src/feed/checkpoint.ts';
+import { START } from '../../../src/ids/position.ts';
 import { openDataDirectory } from '../../../src/local/data-directory.ts';
 import { joinEngine } from '../../../src/local/engine.ts';
 import { FedLogs } from '../../support/fed-logs.ts';
@@ -15,6 +17,10 @@ const first = { checkpoint: 0, saved: 1_000 };
 
 /** Advice for readers of the feed. */
 export const FEED: Cases = {
+  'Give a checkpoint that the feed returned, or 0 to begin with its first entry': async (refused) => {
+    const advice = await refused(() => positionOfCheckpoint(-1));
+    expect(positionOfCheckpoint(numbersOf(advice)[0] ?? Number.NaN)).toEqual(START);
+  },
   "Give a name of 1 to … characters, such as 'search'": async (refused) => {
     const groups = new MemoryGroupStore();
     const advice = await refused(() => groups.take('', lease, first, NOW));

@@ -35,6 +35,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Write somewhere else',
   ],
   'a state that reaches this limit takes more memory and time than a test has': [
+    "Run 'logfold status feed': the next epoch begins as soon as this one has a snapshot",
     'Correct the reducer so that it uses fewer maps and less metadata, raise its version, and deploy it',
     'No snapshot was published. Correct the reducer, raise its version, and deploy it',
   ],
