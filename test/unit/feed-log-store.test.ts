@@ -65,7 +65,7 @@ function deployment() {
 describe('the store of a deployment with a feed', () => {
   test.each(Object.entries(CALLS))('sends %s of the feed to the table of the feed', async (name, call) => {
     const { requests, store } = deployment();
-    // What the empty tables answer does not matter here.
+    // The empty tables may refuse the call.
     await Promise.resolve(call(store, FEED_LOG)).catch(() => undefined);
     expect(requests).toEqual({ logs: [], feed: [name] });
     await Promise.resolve(call(store, numberedLog(1))).catch(() => undefined);

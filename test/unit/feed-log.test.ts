@@ -139,7 +139,7 @@ describe('the reducer of the feed', () => {
   });
 });
 
-test('the feed has settings of its own, and every other log has those of the deployment', () => {
+test('the feed has fixed settings, and every other log has those of the deployment', () => {
   const settings = { reducer: versionedSheet(1), division: undefined, mapped: {}, queue: 'jobs' };
   expect(feedOr(log, settings)).toBe(settings);
   expect(feedOr(FEED_LOG, settings)).toEqual({
