@@ -48,6 +48,9 @@ export const SWEEP_KEY = 'sweep.json';
 /** The adopt note: where the next scan of the application's table for logs continues. */
 export const ADOPT_KEY = 'adopt.json';
 
+/** The compare note: where the next comparison of a source table with its revisions continues. */
+export const COMPARE_KEY = 'compare.json';
+
 /** The retention policies of single logs. */
 export const POLICIES_KEY = 'policies.json';
 

@@ -20,10 +20,13 @@ export interface LastRevisions {
 
 /** The newest revision of an item, also of a deleted one. @param key see {@link itemKey} */
 export async function lastRevisions(state: ItemsState, key: string): Promise<LastRevisions> {
-  const draft = draftOf(state);
-  const stored = await itemsMap(draft).get(key);
-  const time = Number(draft.meta.get(TIME_NAME) ?? 0);
-  return { last: stored === undefined ? undefined : readItemRevision(stored), time };
+  const stored = await itemsMap(draftOf(state)).get(key);
+  return { last: stored === undefined ? undefined : readItemRevision(stored), time: newestTime(state) };
+}
+
+/** The time of the newest revision of any item in a log, in epoch seconds; 0 if there is none. */
+export function newestTime(state: ItemsState): number {
+  return Number(draftOf(state).meta.get(TIME_NAME) ?? 0);
 }
 
 /** The items that exist in a state that the reducer `items` folded, in order of key. */

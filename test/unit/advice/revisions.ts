@@ -1,10 +1,13 @@
+import { expect } from 'vitest';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { builtInReducer } from '../../../src/adapters/platform/reducer-module.ts';
 import type { LogClient } from '../../../src/log/client.ts';
 import { itemKey, type KeyNames } from '../../../src/state/items/item-key.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
+import { COMPARE_KEY } from '../../../src/store/keys.ts';
 import { RevisionLogs } from '../../../src/workers/revisions/revision-logs.ts';
 import { testLogClient } from '../../support/logs.ts';
+import { ownedItem, RevisedTable } from '../../support/revised-table.ts';
 import type { Cases } from './case.ts';
 
 const keyNames: KeyNames = ['id'];
@@ -24,5 +27,22 @@ export const REVISIONS: Cases = {
     for (const [, name = ''] of advice.matchAll(/--reducer (\S+)/g)) {
       new RevisionLogs({ ...deps, reducer: builtInReducer(name.replace(/\.$/, '')) });
     }
+  },
+  'Name the table to export with --table NAME': async (refused) => {
+    const orders = new RevisedTable();
+    const invoices = new RevisedTable({ table: 'invoices' }, orders);
+    for (const table of [orders, invoices]) {
+      table.put(ownedItem('ann', 1));
+      await table.deliver();
+    }
+    await refused(() => orders.export());
+    expect(await orders.export({ table: 'orders' })).toHaveLength(1);
+  },
+  'Remove it: the next comparison then begins with the first item': async (refused) => {
+    const table = new RevisedTable();
+    await table.blobs.put(COMPARE_KEY, Buffer.from('{'));
+    await refused(() => table.compare());
+    await table.blobs.delete([COMPARE_KEY]);
+    expect(await table.compare()).toMatchObject({ continued: false, complete: true });
   },
 };

@@ -1,0 +1,198 @@
+import type { ItemScanPart } from '../../mapping/mapped-items.ts';
+import type { BlobStore } from '../../store/blob-store.ts';
+import { type ComparePlace, type CompareRest, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
+import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableComparison } from './table-comparison.ts';
+
+/** Parts of the source table, and of the logs, that are read concurrently. */
+const PARTS = 4;
+/** Differences of one part that wait at the same time. */
+const MAX_WAITING = 20_000;
+/** How often the note is written, in milliseconds. After a crash, at most so much is read again. */
+const NOTE_EVERY_MS = 60_000;
+/** Time that a run with a deadline keeps for its last differences, in milliseconds. */
+const RESERVE_MS = 60_000;
+const SETTLE_SECONDS = 300;
+
+export interface CompareDeps extends ComparisonDeps {
+  readonly blobs: BlobStore;
+  /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */
+  readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
+  /**
+   * Called after each page of the source table, and after each log; the run continues when it
+   * resolves.
+   */
+  readonly onPage?: (() => Promise<void>) | undefined;
+}
+
+export interface CompareOptions {
+  /**
+   * Seconds after which an item that differs from its newest revision is read again; 300 by
+   * default. It must be more than the age of the stream's records when they are recorded. Otherwise
+   * a change that is on its way is recorded as a gap first.
+   */
+  readonly settleSeconds?: number | undefined;
+  /**
+   * Epoch milliseconds; none by default. The run stops reading early enough to wait for its last
+   * differences, so it must be later than `settleSeconds` from now.
+   */
+  readonly deadline?: number | undefined;
+  /** Aborted when the run should end. */
+  readonly stop?: AbortSignal | undefined;
+}
+
+export interface CompareResult {
+  /** Items of the source table, and items that exist by their revisions, that were compared. */
+  readonly items: number;
+  /** `Gap` revisions that were appended. */
+  readonly gaps: number;
+  /** Logs that could not be read. */
+  readonly failed: number;
+  /** Whether an earlier run had compared a part. */
+  readonly continued: boolean;
+  /** Whether everything is compared. If not, the next run continues where this one stopped. */
+  readonly complete: boolean;
+}
+
+/** Differences that wait until they are looked at again. */
+interface Waiting {
+  readonly logs: readonly DifferingLog[];
+  readonly count: number;
+  /** Epoch milliseconds. */
+  readonly dueMs: number;
+  /** The place behind them. */
+  next: string;
+}
+
+/**
+ * Finds the changes of a source table that its stream lost. Compares each item with its newest
+ * revision, then each item that exists by its revisions with the table. A difference may be a
+ * change on its way, so the item is read again after a while, consistently. If neither the item nor
+ * its newest revision has changed by then, the item becomes a `Gap` revision, directly behind the
+ * revision that was compared. If the item has changed, the record of that change shows the gap.
+ *
+ * The first run also records the items that are older than the stream: their first revision is a
+ * `Gap`.
+ *
+ * A run notes in the bucket where it stopped. A crash loses at most the last minute of reading. A
+ * run costs a scan of the source table, a consistent read of each item that has revisions, and what
+ * it costs to open each log twice.
+ * @throws ObjectInvalidError if the note cannot be read
+ */
+export async function compareTable(deps: CompareDeps, options: CompareOptions = {}): Promise<CompareResult> {
+  const { table, keyNames, per } = deps.logs.source;
+  const source = JSON.stringify([table, keyNames, per]);
+  const noted = await readCompareNote(deps.blobs, source);
+  const run = new CompareRun(deps, options, { source, rest: noted });
+  try {
+    await run.compareAll();
+  } finally {
+    await run.note();
+  }
+  return { ...run.comparison.counts, continued: noted !== undefined, complete: isComplete(run.rest) };
+}
+
+class CompareRun {
+  readonly comparison: TableComparison;
+  readonly rest: { readonly items: ComparePlace[]; readonly logs: ComparePlace[] };
+  readonly #deps: CompareDeps;
+  readonly #source: string;
+  readonly #settleMs: number;
+  readonly #deadline: number;
+  readonly #stop: AbortSignal | undefined;
+  #notedAt: number;
+
+  constructor(
+    deps: CompareDeps,
+    { settleSeconds = SETTLE_SECONDS, deadline = Number.POSITIVE_INFINITY, stop }: CompareOptions,
+    { source, rest }: { readonly source: string; readonly rest: CompareRest | undefined },
+  ) {
+    this.comparison = new TableComparison(deps);
+    const beginning = Array.from({ length: PARTS }, () => 'beginning' as const);
+    this.rest = { items: [...(rest?.items ?? beginning)], logs: [...(rest?.logs ?? beginning)] };
+    this.#deps = deps;
+    this.#source = source;
+    this.#settleMs = settleSeconds * 1000;
+    this.#deadline = deadline;
+    this.#stop = stop;
+    this.#notedAt = deps.now();
+  }
+
+  async compareAll(): Promise<void> {
+    const { items, logs } = this.rest;
+    await this.#compareParts(items, (part) => this.comparison.itemPages(part));
+    if (items.every((place) => place === 'end')) {
+      await this.#compareParts(logs, (part) => this.comparison.logPages(part));
+    }
+  }
+
+  /** Notes where the run has come. */
+  async note(): Promise<void> {
+    this.#notedAt = this.#deps.now();
+    await writeCompareNote(this.#deps.blobs, this.#source, isComplete(this.rest) ? undefined : this.rest);
+  }
+
+  async #compareParts(
+    places: ComparePlace[],
+    pages: (part: ItemScanPart) => AsyncIterable<ComparedPage>,
+  ): Promise<void> {
+    const parts = await Promise.allSettled(places.map((_, index) => this.#part(places, index, pages)));
+    const failed = parts.find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
+  }
+
+  async #part(
+    places: ComparePlace[],
+    index: number,
+    pages: (part: ItemScanPart) => AsyncIterable<ComparedPage>,
+  ): Promise<void> {
+    const from = places[index];
+    if (from === undefined || from === 'end' || this.#isOver(0)) return;
+    const { now, onPage } = this.#deps;
+    const waiting: Waiting[] = [];
+    let count = 0;
+    // The place moves on only behind differences that have settled.
+    const settleOldest = async (): Promise<boolean> => {
+      const [oldest] = waiting;
+      if (oldest === undefined || !(await this.#settle(oldest))) return false;
+      waiting.shift();
+      count -= oldest.count;
+      places[index] = { after: oldest.next };
+      if (now() >= this.#notedAt + NOTE_EVERY_MS) await this.note();
+      return true;
+    };
+    const part = { index, of: places.length, after: from === 'beginning' ? undefined : from.after };
+    let isThrough = true;
+    for await (const { logs, next } of pages(part)) {
+      const differences = logs.reduce((sum, each) => sum + each.differences.length, 0);
+      const last = waiting.at(-1);
+      if (differences === 0 && last !== undefined) last.next = next;
+      else waiting.push({ logs, next, count: differences, dueMs: now() + (differences === 0 ? 0 : this.#settleMs) });
+      count += differences;
+      await onPage?.();
+      while (waiting[0] !== undefined && (waiting[0].dueMs <= now() || count > MAX_WAITING)) {
+        if (!(await settleOldest())) return;
+      }
+      if (!this.#isOver(this.#settleMs + RESERVE_MS)) continue;
+      isThrough = false;
+      break;
+    }
+    while (waiting.length > 0) if (!(await settleOldest())) return;
+    if (isThrough) places[index] = 'end';
+  }
+
+  /** Whether less than a time in milliseconds is left. */
+  #isOver(reserveMs: number): boolean {
+    return this.#stop?.aborted === true || this.#deps.now() + reserveMs > this.#deadline;
+  }
+
+  /** @returns false if there was no time for it */
+  async #settle({ logs, dueMs }: Waiting): Promise<boolean> {
+    if (logs.length === 0) return true;
+    const { now, sleep } = this.#deps;
+    if (dueMs > this.#deadline) return false;
+    if (dueMs > now()) await sleep(dueMs - now(), this.#stop);
+    if (this.#isOver(0)) return false;
+    await this.comparison.settle(logs);
+    return true;
+  }
+}

@@ -1,0 +1,232 @@
+import pLimit from 'p-limit';
+import { toHex } from '../../codec/bytes.ts';
+import { encodeValue } from '../../codec/canonical.ts';
+import type { ChunkPlatform } from '../../codec/chunk.ts';
+import { EntryRejectedError, isOfOneLog, type LogfoldError, LogNotFoundError } from '../../errors.ts';
+import { type LogId, textLogId } from '../../ids/log-id.ts';
+import { START } from '../../ids/position.ts';
+import { type Item, plainItem } from '../../log/attribute.ts';
+import type { TableReader } from '../../log/log-store.ts';
+import type { ItemScanPart } from '../../mapping/mapped-items.ts';
+import { gapRevision } from '../../revisions/new-revisions.ts';
+import { MAX_SOURCE_KEYS, type SourceItems } from '../../revisions/source-items.ts';
+import { canonicalItem } from '../../state/items/canonical-item.ts';
+import { itemKey } from '../../state/items/item-key.ts';
+import type { ItemRevision } from '../../state/items/item-revision.ts';
+import { lastRevisions, liveItems, sourceTableOf } from '../../state/items/items.ts';
+import { inAdvance } from '../../tree/read.ts';
+import type { RevisionLogs } from './revision-logs.ts';
+
+/** Logs that are read at the same time. */
+const PARALLEL_LOGS = 32;
+/** Logs of one part that are begun before the caller asks for them. */
+const LOGS_AHEAD = 8;
+
+export interface ComparisonDeps {
+  /** The source table. */
+  readonly items: SourceItems;
+  /** The logs with its revisions. */
+  readonly logs: RevisionLogs;
+  /** The tables that hold these logs. */
+  readonly tables: Pick<TableReader, 'allSegments'>;
+  readonly platform: Pick<ChunkPlatform, 'sha256'>;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** Called for each log that cannot be read, and whose items are left out. */
+  readonly onFailure?: ((log: LogId, error: LogfoldError) => void) | undefined;
+  /** Called with the number of items that were compared. */
+  readonly onProgress?: ((items: number) => void) | undefined;
+}
+
+/** An item that differs from its newest revision. Small: many of them wait. */
+interface Difference {
+  readonly keys: Item;
+  /** The number of the newest revision; 0 if there is none. */
+  readonly revision: number;
+  /** A hash of the item. */
+  readonly image: string;
+}
+
+/** The items of one log that differ from their newest revisions. */
+export interface DifferingLog {
+  readonly log: LogId;
+  readonly differences: readonly Difference[];
+}
+
+/** What a page of the source table, or of the logs, has different. */
+export interface ComparedPage {
+  readonly logs: readonly DifferingLog[];
+  /** Continues the part behind this page. */
+  readonly next: string;
+}
+
+/** An item of the source table; undefined if there is none. */
+interface PresentItem {
+  readonly keys: Item;
+  readonly item: Item | undefined;
+}
+
+/** Compares the items of a source table with their newest revisions, and records gaps. */
+export class TableComparison {
+  readonly #deps: ComparisonDeps;
+  readonly #limit = pLimit(PARALLEL_LOGS);
+  readonly #failed = new Set<LogId>();
+  #items = 0;
+  #gaps = 0;
+
+  constructor(deps: ComparisonDeps) {
+    this.#deps = deps;
+  }
+
+  get counts(): { readonly items: number; readonly gaps: number; readonly failed: number } {
+    return { items: this.#items, gaps: this.#gaps, failed: this.#failed.size };
+  }
+
+  /** Compares the items of a part of the source table with their newest revisions. */
+  async *itemPages(part: ItemScanPart): AsyncGenerator<ComparedPage> {
+    const { items, logs } = this.#deps;
+    for await (const page of items.scan(part)) {
+      const groups = Map.groupBy(page.items, (item) => logs.logOf(item));
+      const compared = await Promise.all(
+        Array.from(groups, ([log, ofLog]) => {
+          return this.#compare(log, async () => ofLog.map((item) => ({ keys: item, item })));
+        }),
+      );
+      yield { next: page.next, logs: compared.filter(differs) };
+    }
+  }
+
+  /** Compares the items that exist by the revisions in a part of the logs with the source table. */
+  async *logPages({ index, of, after }: ItemScanPart): AsyncGenerator<ComparedPage> {
+    const { tables } = this.#deps;
+    const behind = after === undefined ? undefined : { log: textLogId(after), segment: START.segment };
+    async function* found(): AsyncGenerator<LogId> {
+      for await (const { log, segment } of tables.allSegments({ index, of, after: behind })) {
+        if (segment === START.segment) yield log;
+      }
+    }
+    const compare = (log: LogId) => this.#compare(log, () => this.#recordedItems(log));
+    for await (const compared of inAdvance(found(), LOGS_AHEAD, compare)) {
+      yield { next: compared.log, logs: [compared].filter(differs) };
+    }
+  }
+
+  /**
+   * Looks at differences again, and appends a gap for each item that is still as it was, if its
+   * newest revision is too.
+   */
+  async settle(logs: readonly DifferingLog[]): Promise<void> {
+    await Promise.all(logs.map((each) => this.#limit(() => this.#guard(each.log, () => this.#record(each)))));
+  }
+
+  /** The items that exist by the revisions of a log, as they are in the source table. */
+  async #recordedItems(log: LogId): Promise<PresentItem[]> {
+    const { items, logs } = this.#deps;
+    const { table, keyNames } = logs.source;
+    const keys: Item[] = [];
+    await logs.use(log, async ({ state }) => {
+      if (sourceTableOf(state) !== table) return;
+      for await (const { item } of liveItems(state)) {
+        // Logs for items and logs for partitions may lie beside each other. Only one kind goes on.
+        if (logs.logOf(item) === log) keys.push(plainItem(item, keyNames));
+      }
+    });
+    return readPresent(items, keys);
+  }
+
+  /** Compares items with their newest revisions in a log, which may be missing. */
+  #compare(log: LogId, read: () => Promise<readonly PresentItem[]>): Promise<DifferingLog> {
+    const { keyNames } = this.#deps.logs.source;
+    const differences: Difference[] = [];
+    const compare = async (): Promise<void> => {
+      const present = await read();
+      if (present.length === 0) return;
+      const newest = await this.#newestRevisions(log, present);
+      for (const [i, { keys, item }] of present.entries()) {
+        const last = newest[i];
+        const image = this.#imageOf(item);
+        if (image === this.#imageOf(last?.item)) continue;
+        differences.push({ keys: plainItem(keys, keyNames), revision: last?.revision ?? 0, image });
+      }
+      this.#items += present.length;
+      this.#deps.onProgress?.(this.#items);
+    };
+    return this.#limit(async () => {
+      await this.#guard(log, compare);
+      return { log, differences };
+    });
+  }
+
+  async #newestRevisions(log: LogId, items: readonly PresentItem[]): Promise<readonly (ItemRevision | undefined)[]> {
+    const { logs } = this.#deps;
+    try {
+      return await logs.use(log, async ({ state }) => {
+        const found = items.map(async ({ keys }) => (await lastRevisions(state, itemKey(logs.source, keys))).last);
+        return Promise.all(found);
+      });
+    } catch (error) {
+      if (error instanceof LogNotFoundError) return [];
+      throw error;
+    }
+  }
+
+  async #record({ log, differences }: DifferingLog): Promise<void> {
+    const { items, logs, now } = this.#deps;
+    const keys = differences.map((difference) => difference.keys);
+    const present = await readPresent(items, keys);
+    const created = Math.floor(now() / 1000);
+    const settled = differences.flatMap((difference, i) => {
+      const item = present[i]?.item;
+      return this.#imageOf(item) === difference.image ? [{ ...difference, item }] : [];
+    });
+    if (settled.length === 0) return;
+    await logs.use(
+      log,
+      async (document) => {
+        await document.refresh();
+        for (const { keys: each, item, revision } of settled) {
+          const before = await lastRevisions(document.state, itemKey(logs.source, each));
+          if ((before.last?.revision ?? 0) !== revision) continue;
+          try {
+            await document.append(gapRevision(logs.source, before, { keys: each, item, created }));
+            this.#gaps++;
+          } catch (error) {
+            // Another process was faster. The next comparison looks at the item again.
+            if (!(error instanceof EntryRejectedError)) throw error;
+          }
+        }
+      },
+      created,
+    );
+  }
+
+  /** An error of one log must not end the comparison. */
+  async #guard(log: LogId, act: () => Promise<void>): Promise<void> {
+    try {
+      await act();
+    } catch (error) {
+      if (!isOfOneLog(error)) throw error;
+      if (this.#failed.has(log)) return;
+      this.#failed.add(log);
+      this.#deps.onFailure?.(log, error.at({ log }));
+    }
+  }
+
+  #imageOf(item: Item | undefined): string {
+    return toHex(this.#deps.platform.sha256(encodeValue(item === undefined ? null : canonicalItem(item))));
+  }
+}
+
+function differs({ differences }: DifferingLog): boolean {
+  return differences.length > 0;
+}
+
+async function readPresent(items: SourceItems, keys: readonly Item[]): Promise<PresentItem[]> {
+  const present: PresentItem[] = [];
+  for (let from = 0; from < keys.length; from += MAX_SOURCE_KEYS) {
+    const some = keys.slice(from, from + MAX_SOURCE_KEYS);
+    const found = await items.get(some);
+    present.push(...some.map((each, i) => ({ keys: each, item: found[i] })));
+  }
+  return present;
+}
