@@ -24,8 +24,8 @@ import { inAdvance } from '../tree/read.ts';
 /** One entry of one log, as the feed delivers it. */
 export interface FeedItem {
   /**
-   * Where a reader continues after this item. Several items have the same checkpoint: those that
-   * the feed got together come again together, until the last of them.
+   * The checkpoint at which a reader continues after this item. Items that the feed got together
+   * have the same one, and come again together until a reader has the last of them.
    */
   readonly checkpoint: number;
   readonly log: LogId;
@@ -89,9 +89,10 @@ export class FeedReader {
   }
 
   /**
-   * Where a reader that wants everything from a position on begins: there, or at the restart behind
-   * it, since the entries before that come again. Finds a restart only if the feed has a snapshot
-   * behind the position: a reader that is closer to the end meets it soon.
+   * The position at which a reader begins that wants everything from a position on: the same one,
+   * or the newest restart behind it, since all entries come again there. Looks for a restart only
+   * if the feed has a snapshot behind the position: a reader that is closer to the end meets it
+   * soon.
    */
   async startFrom(position: Position): Promise<Position> {
     const { store, blobs, platform } = this.#deps;

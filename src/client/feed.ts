@@ -26,7 +26,7 @@ export type FeedConsumeOptions = FeedReadOptions;
 
 /** A consumer group, and how far it is behind. */
 export interface FeedGroupStatus extends FeedGroup {
-  /** Age of the first entry of the feed that the group has not done, in seconds; 0 if there is none. */
+  /** Age of the first entry of the feed that the group has not done; 0 if there is none. */
   readonly lagSeconds: number;
 }
 

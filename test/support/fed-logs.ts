@@ -5,13 +5,17 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { Logs } from '../../src/client/logs.ts';
+import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
+import { feedReducer } from '../../src/feed/feed-reducer.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { queryNewest } from '../../src/log/newest.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
+import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { NOON, newLogId, recordRequests } from './logs.ts';
 import { Random } from './random.ts';
 
@@ -100,6 +104,17 @@ export class FedLogs {
     }
   }
 
+  /** Makes a snapshot of a log at its end. */
+  async snapshot(log: LogId): Promise<void> {
+    const { position } = await this.logs.client.addSnapshot(log);
+    const { store, tables, blobs } = this;
+    const deps = { store, tables, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: () => this.clock.nowMs };
+    await completeSnapshot(
+      { ...deps, reducer: log === FEED_LOG ? feedReducer : IDLE },
+      { kind: 'snapshot', log, position },
+    );
+  }
+
   /** Feeds logs up to their newest entries, in one batch. */
   async feed(...logs: readonly LogId[]): Promise<void> {
     const source = { store: this.store, types: RESERVED_TYPES };
@@ -112,6 +127,9 @@ export class FedLogs {
 }
 
 let clients = 5_000;
+
+/** Folds any entry to nothing. */
+const IDLE: Reducer = { name: 'idle', version: 1, fold: () => undefined };
 
 /** Items as text: the log, the position and the checkpoint. */
 export function itemTexts(items: readonly FeedItem[], names: readonly LogId[]): string[] {

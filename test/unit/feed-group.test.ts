@@ -4,7 +4,7 @@ import type { GroupLease, GroupProgress } from '../../src/feed/group-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { FedLogs, settled } from '../support/fed-logs.ts';
 
-/** A log whose entries 0 to `entries` - 1 the feed has, each as an entry of its own. */
+/** A log with so many entries. The feed got them one by one. */
 async function fedLog(entries: number): Promise<{ fed: FedLogs; log: LogId }> {
   const fed = new FedLogs();
   const log = await fed.create();

@@ -3,6 +3,7 @@ import type { FeedItem } from '../../src/client/feed.ts';
 import { checkpointOf } from '../../src/feed/checkpoint.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
+import { LiveLog } from '../support/live-logs.ts';
 
 /** Two logs, whose first entries the feed has in its entries 1 and 2. */
 async function twoLogs() {
@@ -51,8 +52,7 @@ describe('reading the feed', () => {
   test('crosses segments of logs and epochs of the feed', async () => {
     const { fed, feed, a, b } = await twoLogs();
     for (const log of [a, FEED_LOG]) {
-      await fed.tables.advanceLastSnapshot(log, { segment: 0, entry: 0 });
-      await fed.tables.completeSnapshot(log, { segment: 0, entry: 0 }, { key: 'none' });
+      await fed.snapshot(log);
       await fed.logs.client.startSegment(log);
     }
     await fed.append(a, 1);
@@ -60,9 +60,9 @@ describe('reading the feed', () => {
     const rest = itemTexts(await Array.fromAsync(feed.read({ from: 3 })), [a, b]);
     const behind = checkpointOf({ segment: 1, entry: 2 });
     const during = checkpointOf({ segment: 1, entry: 1 });
-    expect(rest).toEqual([`a 0/4 ${during}`, `a 1/0 ${during}`, `a 1/1 ${behind}`]);
+    expect(rest).toEqual([`a 0/4 ${during}`, `a 0/5 ${during}`, `a 1/0 ${during}`, `a 1/1 ${behind}`]);
     expect(await feed.end()).toBe(behind);
-    expect(await Array.fromAsync(feed.read({ from: 4 }))).toHaveLength(3);
+    expect(await Array.fromAsync(feed.read({ from: 4 }))).toHaveLength(4);
   });
 
   test('stops at the limit', async () => {
@@ -92,7 +92,6 @@ describe('reading the feed', () => {
   });
 
   test('logs without a feed say so', async () => {
-    const { LiveLog } = await import('../support/live-logs.ts');
     const live = await LiveLog.create();
     expect(() => live.logs().feed).toThrow('without a feed');
   });
@@ -103,7 +102,7 @@ describe('reading the feed', () => {
     expect(listed.map(({ log }) => log).toSorted()).toEqual([a, b].toSorted());
   });
 
-  test('takes one query for each span and three for the feed', async () => {
+  test('takes one query for each span, one for the feed and two for its newest segments', async () => {
     const { fed, feed } = await twoLogs();
     fed.requests.length = 0;
     await Array.fromAsync(feed.read({ from: 1 }));
@@ -145,10 +144,21 @@ describe('reading the feed', () => {
 
   test('a reader before a restart continues behind it when the feed has a snapshot there', async () => {
     const { fed, feed, a, b } = await twoLogs();
-    await fed.writer.restart();
+    const restart = await fed.writer.restart();
     await fed.feed(a);
-    // Without a snapshot, everything comes again behind the restart.
-    expect(await Array.fromAsync(feed.read())).toHaveLength(6 + 4);
-    expect(itemTexts(await Array.fromAsync(feed.read({ from: 4 })), [a, b])).toHaveLength(4);
+    const all = ['a 0/0', 'a 0/1', 'a 0/2', 'a 0/3'];
+    const read = async (from: number) => {
+      const items = await Array.fromAsync(feed.read({ from }));
+      return itemTexts(items, [a, b]).map((text) => text.split(' ', 2).join(' '));
+    };
+    // Without a snapshot, the entries of before come first.
+    expect(await read(2)).toEqual(['b 0/1', 'a 0/3', ...all]);
+    await fed.snapshot(FEED_LOG);
+    for (const from of [0, 2, restart, restart + 1]) expect(await read(from)).toEqual(all);
+    expect(await read(await feed.end())).toEqual([]);
+    await fed.writer.restart();
+    await fed.feed(b);
+    // The newest restart counts, also if no snapshot has it yet.
+    expect(await read(2)).toEqual(['b 0/0', 'b 0/1']);
   });
 });
