@@ -157,11 +157,12 @@ function toLambdaItem(item: StoredItem, isWanted = isNoBody): Record<string, Att
 }
 
 /** The fields of a value from outside; none if it is not an object. */
-function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+export function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {};
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+/** Whether a value from outside is an object. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 

@@ -155,5 +155,7 @@ function toStreamRecord(record: _Record): StreamRecord {
     createdMs: change.ApproximateCreationDateTime?.getTime(),
     keys: change.Keys,
     newImage: change.NewImage,
+    oldImage: change.OldImage,
+    isExpiry: record.userIdentity?.PrincipalId === 'dynamodb.amazonaws.com',
   };
 }

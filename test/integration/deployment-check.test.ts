@@ -13,6 +13,7 @@ import {
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { checkDeployment, type Deployment } from '../../src/adapters/aws/deployment-check.ts';
+import { checkSource } from '../../src/adapters/dynamodb/source-check.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../src/mapping/schema-mapping.ts';
@@ -358,3 +359,45 @@ async function startServer(onRequest: RequestListener): Promise<{ address: strin
   };
   return { address: `http://127.0.0.1:${port}`, stop };
 }
+
+describe('the check of a plain table', () => {
+  const both: StreamSpecification = { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' };
+  const { KeySchema: [hash] = [], AttributeDefinitions: [id] = [] } = segmentTableInput('t');
+  const check = (streamArn: string) =>
+    checkSource({
+      ...{ dynamodb: engine.client, streamArn, per: 'item', actor: 'by' },
+      ownTables: [right.entryTable, right.segmentTable],
+    });
+
+  test('it finds the keys of the table', async () => {
+    const pair = await table(entryTableInput('t'), { StreamSpecification: both });
+    expect(await check(await streamOf(pair))).toEqual({ table: pair, keyNames: ['S', 'N'], per: 'item', actor: 'by' });
+    const single = await table(entryTableInput('t'), {
+      ...{ StreamSpecification: both, KeySchema: hash && [hash], AttributeDefinitions: id && [id] },
+    });
+    expect(await check(await streamOf(single))).toMatchObject({ table: single, keyNames: ['S'] });
+  });
+
+  test('it refuses a stream from which no revisions can be recorded', async () => {
+    const newOnly = await streamOf(await table(entryTableInput('t'), {}));
+    const plain = await table(entryTableInput('t'), { StreamSpecification: both });
+    const before = await streamOf(plain);
+    await engine.client.send(
+      new UpdateTableCommand({ TableName: plain, StreamSpecification: { StreamEnabled: false } }),
+    );
+    await expect(check(before)).rejects.toThrow('a table without a stream');
+    await engine.client.send(new UpdateTableCommand({ TableName: plain, StreamSpecification: both }));
+    const streams = [
+      [before, `but the stream of table '${plain}' is '${await streamOf(plain)}'`],
+      [newOnly, 'a stream of NEW_IMAGE, not of both images'],
+      [right.streamArn ?? '', 'the stream of a table of logs'],
+      [before.replace(plain, 'nowhere'), 'the stream of a table that does not exist'],
+      ['arn:aws:sqs:us-east-1:123456789012:q', 'no ARN of a stream'],
+    ] as const;
+    for (const [streamArn, reason] of streams) {
+      const checked = check(streamArn);
+      await expect(checked).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter: 'RevisionsStreamArn' });
+      await expect(checked).rejects.toThrow(reason);
+    }
+  });
+});

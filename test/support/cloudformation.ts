@@ -20,7 +20,7 @@ export interface Scope {
   readonly condition: (name: string) => boolean;
 }
 
-const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or', 'Condition'];
+const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or', 'Condition', 'Select', 'Split'];
 
 /**
  * Parses a template's YAML. Short forms of functions (`!Ref x`) become long ones (`{ Ref: x }`).
@@ -92,6 +92,16 @@ function call(name: string, argument: Json, scope: Scope): Json | undefined {
       return list.every((item) => resolveBoolean(item, scope));
     case 'Fn::Or':
       return list.some((item) => resolveBoolean(item, scope));
+    case 'Fn::Split': {
+      if (first === undefined || second === undefined) throw new Error('Fn::Split needs two arguments');
+      return asText(resolve(second, scope)).split(asText(first));
+    }
+    case 'Fn::Select': {
+      const parts = second === undefined ? undefined : resolve(second, scope);
+      const part = parts !== undefined && isList(parts) ? parts[Number(first)] : undefined;
+      if (part === undefined) throw new Error('Fn::Select finds no such part');
+      return part;
+    }
     default:
       throw new Error(`unknown function ${name}. Add it to cloudformation.ts.`);
   }

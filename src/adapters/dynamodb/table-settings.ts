@@ -61,10 +61,37 @@ export interface DescribedTable {
  * @throws ResourceMissingError if the table does not exist
  */
 export async function describeTable(client: DynamoDBClient, table: string): Promise<DescribedTable> {
-  const described = await client.send(new DescribeTableCommand({ TableName: table })).catch((error: unknown) => {
+  return toDescribed(await describe(client, table));
+}
+
+/** A plain table, as a source of revisions. */
+export interface DescribedSource extends Pick<DescribedTable, 'stream'> {
+  /** The names of the partition key and, if the table has one, of the sort key. */
+  readonly keyNames: readonly [string] | readonly [string, string];
+  /** Undefined if the table never had a stream. */
+  readonly streamArn: string | undefined;
+}
+
+/**
+ * Describes a plain table.
+ * @throws ResourceMissingError if the table does not exist
+ */
+export async function describeSource(client: DynamoDBClient, table: string): Promise<DescribedSource> {
+  const description = await describe(client, table);
+  const { keys, stream } = toDescribed(description);
+  const { partition, sort } = keys;
+  const keyNames = sort === undefined ? ([partition.name] as const) : ([partition.name, sort.name] as const);
+  return { keyNames, stream, streamArn: description.LatestStreamArn };
+}
+
+async function describe(client: DynamoDBClient, table: string): Promise<TableDescription> {
+  const answer = await client.send(new DescribeTableCommand({ TableName: table })).catch((error: unknown) => {
     throw translateDynamoDbError(error, [table]);
   });
-  const { KeySchema = [], ItemCount, StreamSpecification, ...rest } = described.Table ?? {};
+  return answer.Table ?? {};
+}
+
+function toDescribed({ KeySchema = [], ItemCount, StreamSpecification, ...rest }: TableDescription): DescribedTable {
   const keys = KeySchema.map((key) => keyAttribute(key, rest));
   const [partition = { name: '', type: 'S' }, sort] = keys;
   return {

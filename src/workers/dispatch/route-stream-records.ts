@@ -203,6 +203,10 @@ export interface StreamRecord {
   readonly keys: StreamImage;
   /** The item after the change; absent on REMOVE. */
   readonly newImage?: StreamImage | undefined;
+  /** The item before the change, if the stream carries it; absent on INSERT. */
+  readonly oldImage?: StreamImage | undefined;
+  /** Whether DynamoDB deleted the item because of its time to live. */
+  readonly isExpiry?: boolean | undefined;
 }
 
 /**

@@ -17,8 +17,10 @@ import { readEnvironment, streamEnvironment } from '../../../handlers/environmen
 import { wireReducer } from '../../../handlers/wire.ts';
 import { checkDeployment, type Deployment } from '../../../src/adapters/aws/deployment-check.ts';
 import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
+import { checkSource } from '../../../src/adapters/dynamodb/source-check.ts';
 import { S3BlobStore } from '../../../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../../../src/adapters/sqs/job-queue.ts';
+import { fromLambdaChange } from '../../../src/functions/lambda-change.ts';
 import { entryTableInput, segmentTableInput } from '../../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { type LocalAws, startLocalAws } from '../../support/fauxqs.ts';
@@ -146,6 +148,31 @@ export const DEPLOYMENT: Cases = {
       await refused(() => check(before));
       await check({ ...before, streamArn: await streamOf(before.entryTable) });
     },
+  'Turn the stream of the plain table on with the view type NEW_AND_OLD_IMAGES, and deploy with its LatestStreamArn. The next comparison finds the changes that did not arrive':
+    async (refused) => {
+      const { KeySchema, AttributeDefinitions, ...input } = entryTableInput('any');
+      const plain = await table({ ...input, ...ORDER_KEYS });
+      const checkPlain = async () =>
+        checkSource({
+          ...{ dynamodb: db, streamArn: await streamOf(plain), ownTables: [right.entryTable] },
+          ...{ per: 'item', actor: undefined },
+        });
+      await refused(checkPlain);
+      await setStream(plain, { StreamEnabled: false });
+      await setStream(plain, { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' });
+      expect(await checkPlain()).toMatchObject({ table: plain, keyNames: ['pk', 'sk'] });
+    },
+  'Turn the stream of the table on with the view type NEW_AND_OLD_IMAGES': async (refused) => {
+    const Keys = { pk: { S: 'a' } };
+    const change = { ApproximateCreationDateTime: 1, SequenceNumber: '1', Keys };
+    const record = (images: object) => ({
+      eventName: 'REMOVE',
+      eventSourceARN: 'arn:aws:dynamodb:us-east-1:123456789012:table/plain/stream/label',
+      dynamodb: { ...change, ...images },
+    });
+    await refused(() => fromLambdaChange(record({})));
+    expect(fromLambdaChange(record({ OldImage: Keys }))).toMatchObject({ change: 'Delete', oldImage: Keys });
+  },
   "Turn its TTL on for attribute '…', or set Expire to 'delete' or 'never'": async (refused) => {
     const without = await entryTable();
     const [AttributeName = ''] = quoted(await refused(() => check({ ...without, ttl: true })));
