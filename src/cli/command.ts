@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { BUILT_IN_REDUCERS, builtInReducer } from '../adapters/platform/reducer-module.ts';
 import { InterruptedError, UsageError } from '../errors.ts';
+import { FEED_LOG } from '../feed/feed-log.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
@@ -30,6 +31,7 @@ export function command(name: string, description: string) {
     )
     .addOption(new Setting('--entry-table <name>', 'the Entry table'))
     .addOption(new Setting('--segment-table <name>', 'the Segment table'))
+    .addOption(new Setting('--feed-table <name>', 'the table of the feed, if there is one; its log is named feed'))
     .addOption(new Setting('--bucket <name>', 'the S3 bucket for snapshots and large bodies', { instead: 'local' }))
     .addOption(
       new Setting(
@@ -88,7 +90,7 @@ export function prepareCommand<T extends CommandUnknownOpts>(command: T, setting
     if (parsed.unknown.some((word) => HELP_WORDS.includes(word))) return parsed;
     applySettings(command, settings());
     const { log } = command.opts();
-    if (typeof log === 'string') command.setOptionValue('log', settings()?.names.get(log) ?? log);
+    if (typeof log === 'string') command.setOptionValue('log', idOfName(command, log, settings()));
     return parsed;
   };
   // Options are parsed before arguments, and the mapping says which ids logs have.
@@ -100,9 +102,19 @@ export function prepareCommand<T extends CommandUnknownOpts>(command: T, setting
 
 const HELP_WORDS = ['--help', '-h'];
 
-/** Parses a log as people type it: a name of the settings file, or an id. */
+/** Parses a log as people type it: a name, or an id. */
 function parseNamedLog(command: CommandUnknownOpts, text: string, settings: Settings | undefined): LogId {
-  return parseTypedLog(mappingIn(command), settings?.names.get(text) ?? text);
+  const log = parseTypedLog(mappingIn(command), idOfName(command, text, settings));
+  // The environment of the command then folds logs as the feed.
+  if (log === FEED_LOG) command.setOptionValue('isFeed', true);
+  return log;
+}
+
+/** The id of a log that has a name. Any other text is an id itself. */
+function idOfName(command: CommandUnknownOpts, text: string, settings: Settings | undefined): string {
+  const id = settings?.names.get(text);
+  const { feedTable } = command.opts();
+  return id ?? (text === 'feed' && feedTable !== undefined ? FEED_LOG : text);
 }
 
 export interface CommonOptions extends Place {

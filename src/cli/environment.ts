@@ -5,6 +5,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { translateDynamoDbError } from '../adapters/aws/dynamodb-error.ts';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
+import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
 import { readTtlAttribute, readWriteCapacity, requireMappedKeys } from '../adapters/dynamodb/table-settings.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
@@ -18,6 +19,7 @@ import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { Document } from '../client/document.ts';
 import type { Logs } from '../client/logs.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
+import { feedReducer } from '../feed/feed-reducer.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { openDataDirectory, openEngine } from '../local/data-directory.ts';
@@ -36,6 +38,7 @@ import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { FeedWriter } from '../workers/feed/feed-writer.ts';
 import { parseTypedLog } from './mapping.ts';
 import { type ChosenReducer, chooseReducer, reducerGuard } from './reducer.ts';
 
@@ -46,6 +49,12 @@ export interface Place {
   readonly creates?: boolean;
   readonly entryTable?: string;
   readonly segmentTable?: string;
+  /** The table of the feed; undefined if the deployment has none. */
+  readonly feedTable?: string;
+  /** Whether to create the table of the feed in the local engine. `creates` by default. */
+  readonly createsFeed?: boolean;
+  /** Whether the command is about the feed itself, which its own reducer folds. */
+  readonly isFeed?: boolean;
   readonly bucket?: string;
   /** The file of a reducer's module, or the name of the reducer that comes with logfold. */
   readonly reducer?: string;
@@ -75,8 +84,10 @@ export interface Environment {
   /** Tells people something that is not part of the answer. */
   readonly notice: (text: string) => void;
   readonly settings: TableSettings;
-  /** The application's table; undefined without a mapping. */
+  /** The application's table; undefined without a mapping, and for the feed itself. */
   readonly mapped: MappedTables | undefined;
+  /** Appends to the feed; undefined if there is none. */
+  readonly feed: FeedWriter | undefined;
   readonly otherTables: (names: TableNames, options: { readonly dryRun: boolean }) => Promise<OtherTables>;
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: () => Promise<string>;
@@ -127,7 +138,7 @@ export async function openEnvironment(
 ): Promise<Environment> {
   // Fails before anything is opened.
   typesOf(place);
-  const chosen = await chooseReducer(place.reducer);
+  const chosen = place.isFeed ? { reducer: feedReducer, named: true } : await chooseReducer(place.reducer);
   const endpoint = givenEndpoint();
   if (endpoint !== undefined) await requireDynamoDb(endpoint);
   const how = { ...chosen, notice, onForeign: oncePerPart((part) => notice(foreignNotice(part))) };
@@ -236,27 +247,31 @@ interface Stores {
 function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }: Stores) {
   const tables = new TableMeter();
   const blobs = new MeteredBlobStore(objects);
-  const { mapping, onBadEntry } = place;
+  const { onBadEntry, feedTable } = place;
+  const mapping = place.isFeed ? undefined : place.mapping;
   const { onForeign, notice } = chosen;
-  const store = openTables({ client: dynamodb, ...names, meter: tables.meter, mapping, now: Date.now });
+  const { meter } = tables;
+  const own = openTables({ client: dynamodb, ...names, meter, mapping: place.mapping, now: Date.now });
+  const { tables: store, feedGroups } = withFeedTable(own, { client: dynamodb, feedTable, meter });
   const mapped =
-    mapping === undefined || !(store instanceof MappedLogStore)
+    mapping === undefined || !(own instanceof MappedLogStore)
       ? undefined
       : {
-          items: store.applicationTable,
-          registrar: new LogRegistrar({ store, blobs, table: names.entryTable, mapping }),
+          items: own.applicationTable,
+          registrar: new LogRegistrar({ store: own, blobs, table: names.entryTable, mapping }),
           mapping,
         };
   const deps = { ...jobDeps(place, chosen.reducer, store, blobs), onForeign };
   const requireReducer = reducerGuard(deps, chosen);
-  const logs = wireLogs({ ...deps, close });
+  const logs = wireLogs({ ...deps, feedGroups, close });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);
     return logs.open(log, { reducer: chosen.reducer, onForeign, onBadEntry });
   };
+  const table = (place.isFeed && feedTable) || names.entryTable;
   const settings: TableSettings = {
-    writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
-    ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),
+    writeCapacity: () => readWriteCapacity(dynamodb, table),
+    ttlAttribute: () => readTtlAttribute(dynamodb, table),
     stampedAttribute: mapping === undefined ? TTL_ATTRIBUTE : mapping.ttl,
     ignoresTtl: place.local !== undefined && existsSync(dataPath('dynoxide', place.local)),
   };
@@ -272,6 +287,7 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
     notice,
     settings,
     mapped,
+    feed: feedTable === undefined ? undefined : new FeedWriter({ logs }),
   };
 }
 

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { LogReadOnlyError, MappingInvalidError, textOf, UsageError } from '../errors.ts';
+import { FEED_LOG } from '../feed/feed-log.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { parseMappedLog } from '../mapping/key-pattern.ts';
 import { isMappingName, MAPPING_NAMES, readMapping } from '../mapping/ready-made.ts';
@@ -32,7 +33,7 @@ function isMapping(value: unknown): value is SchemaMapping {
  * @throws LogReadOnlyError if there is a mapping
  */
 export function requireOwnSchema({ mapping }: { readonly mapping?: SchemaMapping | undefined }, log?: LogId): void {
-  if (mapping === undefined) return;
+  if (mapping === undefined || log === FEED_LOG) return;
   throw new LogReadOnlyError('only your application appends to the logs of a mapping', {
     log,
     advice: "Append with your application's own code; 'logfold sweep' builds the snapshots that are due",

@@ -19,6 +19,8 @@ export interface DirectoryOptions {
   readonly feedTable?: string | undefined;
   /** Whether to create a missing directory, engine or table. False by default. */
   readonly creates?: boolean;
+  /** Whether to create the table of the feed if it is missing; `creates` by default. */
+  readonly createsFeed?: boolean | undefined;
   /** The Entry table is an application's, with this mapping. It is never created. */
   readonly mapping?: SchemaMapping | undefined;
 }
@@ -62,7 +64,7 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * @throws EngineError if the engine does not start, or ends
  */
 export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
-  const { creates = false, mapping, feedTable } = options;
+  const { creates = false, createsFeed = creates, mapping, feedTable } = options;
   const { entryTable = LOCAL_TABLES.entryTable, segmentTable = LOCAL_TABLES.segmentTable } = options;
   const { engine, config, dynamodb } = await openEngine(dir, { creates });
   try {
@@ -72,7 +74,9 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
         ? openTables(dynamodb, names, { creates, dir })
         : openMappedTables(dynamodb, names, { mapping, creates, dir });
     await ready
-      .then(() => (feedTable === undefined ? undefined : openFeedTable(dynamodb, feedTable, { creates, dir })))
+      .then(() =>
+        feedTable === undefined ? undefined : openFeedTable(dynamodb, feedTable, { creates: createsFeed, dir }),
+      )
       .catch((error: unknown) => {
         throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
       });

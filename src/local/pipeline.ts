@@ -3,13 +3,15 @@ import type { SQSEvent } from 'aws-lambda';
 import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
 import type { Invocation, JobEvent, StreamEvent } from '../functions/function-event.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
-import { streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
+import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
+import { dividedFeed } from '../workers/feed/divided-feed.ts';
+import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import { jobQueues } from '../workers/jobs/job-queues.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
@@ -45,6 +47,10 @@ export interface PipelineOptions {
   readonly division?: DivisionPolicy | undefined;
   /** How the table's items become entries; undefined if it is logfold's own Entry table. */
   readonly mapping?: SchemaMapping | undefined;
+  /** Receives the new ends of all logs; undefined if there is no feed. */
+  readonly feed?: Pick<FeedWriter, 'add'> | undefined;
+  /** As in the stream function; needed only with a mapping and a feed. */
+  readonly endAt?: StreamFunctionDeps['endAt'];
   /** The most logs that are worked on at the same time. */
   readonly concurrency: number;
   /** Whether to end the pipeline when the stream is read to its end and every job is done. */
@@ -61,12 +67,15 @@ export interface PipelineOptions {
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { types, division = NO_DIVISION, mapping } = options;
+  const { types, division = NO_DIVISION, mapping, endAt } = options;
+  const feed = options.feed && dividedFeed(options.feed, toQueue(queue));
   // The deployed event source mapping has the same filter, so that an item without a type does not
   // block the shard.
   const reserved: (string | undefined)[] = [types.snapshot, types.endSegment];
-  const passes = divides(division) || mapping !== undefined ? () => true : (type?: string) => reserved.includes(type);
-  const onStream = streamFunction({ queue: toQueue(queue), types, division, mapping, report: options.onEvent });
+  const passesAll = divides(division) || mapping !== undefined || feed !== undefined;
+  const passes = passesAll ? () => true : (type?: string) => reserved.includes(type);
+  const report = options.onEvent;
+  const onStream = streamFunction({ queue: toQueue(queue), types, division, mapping, feed, endAt, report });
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({

@@ -1,15 +1,18 @@
 import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, printable, UsageError } from '../../errors.ts';
+import { FEED_LOG } from '../../feed/feed-log.ts';
 import { sinceSchema } from '../../functions/sweep-function.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { JobResult } from '../../workers/dispatch/run-job.ts';
+import { dividedFeed } from '../../workers/feed/divided-feed.ts';
 import { logsByAge } from '../../workers/inspect/status.ts';
 import type { Job } from '../../workers/jobs/job.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
+import { SweptFeed } from '../../workers/sweep/swept-feed.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom } from '../division-options.ts';
 import type { Place } from '../environment.ts';
@@ -54,7 +57,7 @@ export function sweepCommand() {
     )
     .action((options) => {
       const log = optionalLog(options);
-      return inEnvironment(options, async (environment, output) => {
+      return inEnvironment({ ...options, createsFeed: !options.dryRun }, async (environment, output) => {
         const { rebuild, dryRun, since, replaceForeign } = options;
         if (rebuild && (options.collect || since !== undefined)) {
           throw new UsageError('--rebuild checks everything and excludes --since and --collect');
@@ -72,8 +75,9 @@ export function sweepCommand() {
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const policyOf = (of: LogId) => policies.of(of);
         const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
-        const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
+        const feed = dryRun ? undefined : environment.feed;
+        const summary = new Summary(output, { dryRun, hasFeed: feed !== undefined });
         const mapped = environment.mapped?.registrar;
         const jobDeps = {
           ...environment.deps,
@@ -99,6 +103,12 @@ export function sweepCommand() {
             }
           };
           const { deps } = environment;
+          // The next pass finds that the feed must be divided.
+          const noteDivision = async (): Promise<void> => {
+            changed = true;
+          };
+          const dividing = feed && dividedFeed(feed, { send: noteDivision });
+          const swept = dividing && new SweptFeed({ feed: dividing, now: Date.now, hasStream: false });
           await sweep(
             {
               ...deps,
@@ -108,9 +118,18 @@ export function sweepCommand() {
               send,
               onFailure: (id, error) => summary.failed(id, error),
               onProgress: summary.onLogs,
+              ...(swept && { onEnd: swept.onEnd }),
             },
             how,
           );
+          if (swept !== undefined) {
+            try {
+              summary.fed((await swept.finish()).spans);
+            } catch (error) {
+              if (!(error instanceof LogfoldError)) throw error;
+              summary.failed(FEED_LOG, error);
+            }
+          }
           for (const job of runner.takeCollections()) await send(job, 'a segment was archived or expired');
           return changed;
         };
@@ -159,6 +178,8 @@ function noteExpiry(job: Job, policyOf: (log: LogId) => RetentionPolicy, summary
 class Summary {
   readonly #output: Output;
   readonly #dryRun: boolean;
+  readonly #hasFeed: boolean;
+  #spans = 0;
   readonly #jobs: { readonly job: Job; readonly why: string; outcome?: string; text?: string | undefined }[] = [];
   readonly #failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
   #seen = new Set<string>();
@@ -167,9 +188,15 @@ class Summary {
   #before = 0;
   #progress: ReturnType<Output['progress']> | undefined;
 
-  constructor(output: Output, dryRun: boolean) {
+  constructor(output: Output, { dryRun, hasFeed }: { readonly dryRun: boolean; readonly hasFeed: boolean }) {
     this.#output = output;
     this.#dryRun = dryRun;
+    this.#hasFeed = hasFeed;
+  }
+
+  /** Counts spans that the feed did not have. */
+  fed(spans: number): void {
+    this.#spans += spans;
   }
 
   readonly onLogs = (logs: number): void => {
@@ -232,8 +259,10 @@ class Summary {
       ({ log, code, message }) => `FAILED ${log === null ? 'a segment' : printable(log)}: ${code}: ${message}`,
     );
     const done = `${count(jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`;
-    const summary = `${count(this.#logs, 'log')} checked, ${done}, ${failures.length} failed`;
-    const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, failures: this.#failures };
+    const fed = this.#hasFeed && { spans: this.#spans };
+    const fedText = fed ? `, ${count(this.#spans, 'span')} fed` : '';
+    const summary = `${count(this.#logs, 'log')} checked, ${done}${fedText}, ${failures.length} failed`;
+    const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, ...fed, failures: this.#failures };
     this.#output.result(document, [...lines, ...failures, summary].join('\n'));
     if (failures.length > 0) process.exitCode = 1;
   }

@@ -3,6 +3,7 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
+import { mappedLayout } from '../../log/division-policy.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -22,10 +23,10 @@ export function workCommand() {
     .addHelpText('after', examples('work --local data', 'work --until-idle --json'))
     .action((options) =>
       inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
-        const { deps } = environment;
+        const { deps, feed, mapped } = environment;
         const policy = policyEverywhere(policyChanges(options));
         const division = divisionFrom(options);
-        const summary = new Summary(output);
+        const summary = new Summary(output, feed !== undefined);
         const dead: Promise<void>[] = [];
         const foreign = new AbortController();
         const streamArn = await untilInterrupted(() => environment.streamArn());
@@ -36,13 +37,15 @@ export function workCommand() {
           checkpoints: environment.checkpoints(streamArn),
           jobs: {
             ...environment.deps,
-            mapped: environment.mapped?.registrar,
+            mapped: mapped?.registrar,
             requireReducer: environment.requireReducer,
             policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
           },
           types: environment.deps.types,
           division,
           mapping: options.mapping,
+          feed,
+          endAt: mapped && ((log, index) => mapped.registrar.endAt(log, index, mappedLayout(division))),
           concurrency: options.concurrency,
           untilIdle: options.untilIdle,
           signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
@@ -73,6 +76,8 @@ export function workCommand() {
 /** Counts the pipeline's results, and notes each of them immediately. */
 class Summary {
   readonly #output: Output;
+  readonly #hasFeed: boolean;
+  #spans = 0;
   #built = 0;
   #present = 0;
   #flushes = 0;
@@ -84,8 +89,9 @@ class Summary {
   readonly #stopped = new Map<string, Stop>();
   readonly #failures: string[] = [];
 
-  constructor(output: Output) {
+  constructor(output: Output, hasFeed: boolean) {
     this.#output = output;
+    this.#hasFeed = hasFeed;
   }
 
   count(event: PipelineEvent): void {
@@ -100,6 +106,11 @@ class Summary {
         );
       case 'record':
         return this.#fail(`stream record ${event.record.sequenceNumber} cannot be routed: ${textOf(event.error)}`);
+      case 'fed':
+        this.#spans += event.spans;
+        return;
+      case 'unfed':
+        return this.#output.note(`the feed was not written; this will be tried again: ${textOf(event.error)}`);
       case 'discarded':
         return this.#fail(`stream records were given up: ${JSON.stringify(event.batch)}`);
       case 'trimmed':
@@ -162,10 +173,12 @@ class Summary {
     const totals = { snapshots: this.#built, present: this.#present, flushes: this.#flushes };
     const retention = { archived: this.#archived, removed: this.#removed };
     const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
+    const fed = this.#hasFeed && { spans: this.#spans };
     const built = `${count(this.#built, 'snapshot')} built from ${countEntries(this.#entries)}, ${this.#flushes} flushed`;
+    const fedText = fed ? `; ${count(this.#spans, 'span')} fed` : '';
     this.#output.result(
-      { ...totals, ...retention, ...written, stopped, failures: this.#failures },
-      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}`,
+      { ...totals, ...retention, ...written, ...fed, stopped, failures: this.#failures },
+      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}`,
     );
   }
 }
