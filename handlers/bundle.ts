@@ -10,6 +10,15 @@ const ROOT = join(import.meta.dirname, '..');
  */
 export const FUNCTIONS = ['stream', 'snapshot', 'maintain', 'sweep', 'replay'] as const;
 
+/**
+ * The modules of each function, beside that with its name. The template chooses one by its
+ * parameters. With two modules, a stack loads only what it uses.
+ */
+const FURTHER_MODULES: Readonly<Partial<Record<(typeof FUNCTIONS)[number], string>>> = {
+  stream: 'stream-feed',
+  sweep: 'sweep-feed',
+};
+
 /** esbuild's options for the deployed code. Code that measures or tests a bundle uses them too. */
 export const BUNDLE_OPTIONS = {
   absWorkingDir: ROOT,
@@ -42,13 +51,15 @@ export const BUNDLE_OPTIONS = {
 } as const satisfies BuildOptions;
 
 /**
- * Bundles every function into `<directory>/<name>/<name>.mjs`, with a source map beside it. Removes
- * earlier content of `<directory>/<name>` first.
+ * Bundles every module of every function into `<directory>/<function>/<module>.mjs`, with a source
+ * map beside it. Removes earlier content of `<directory>/<function>` first.
  * @returns esbuild's description of inputs and outputs, with paths relative to the repository
  */
 export async function buildFunctions(directory: string): Promise<Metafile> {
   for (const name of FUNCTIONS) await rm(join(directory, name), { recursive: true, force: true });
-  const entryPoints = FUNCTIONS.map((name) => ({ in: `handlers/${name}.ts`, out: `${name}/${name}` }));
+  const entryPoints = FUNCTIONS.flatMap((name) =>
+    [name, FURTHER_MODULES[name] ?? []].flat().map((each) => ({ in: `handlers/${each}.ts`, out: `${name}/${each}` })),
+  );
   const { metafile } = await build({ ...BUNDLE_OPTIONS, entryPoints, outdir: directory });
   return metafile;
 }

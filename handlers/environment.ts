@@ -20,6 +20,8 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   ENTRY_TABLE: 'EntryTableName',
   ENTRY_TABLE_STREAM_ARN: 'EntryTableStreamArn',
   SEGMENT_TABLE: 'SegmentTableName',
+  FEED_TABLE: 'Feed',
+  FEED_TOPIC_ARN: 'Feed',
   BUCKET: 'BucketName',
   SNAPSHOT_TYPE: 'SnapshotType',
   END_SEGMENT_TYPE: 'EndSegmentType',
@@ -57,8 +59,11 @@ const stores = z.object({
   // Empty if no stream starts the stream function.
   ENTRY_TABLE_STREAM_ARN: z.string().transform((arn) => (arn === '' ? undefined : arn)),
   SEGMENT_TABLE: z.string().min(1),
+  FEED_TABLE: optional(),
   BUCKET: z.string().min(1),
 });
+/** With the feed, the stream function and the sweep function also have these settings. */
+const feed = z.object({ FEED_TABLE: z.string().min(1), FEED_TOPIC_ARN: optional() });
 const policy = z.object({
   KEEP_SEGMENTS: number({ whole: true, min: 1, max: MAX_KEEP_SEGMENTS }),
   KEEP_DAYS: number({ whole: false, min: 0, max: MAX_KEEP_DAYS }),
@@ -79,9 +84,14 @@ export const workEnvironment = schema
   .extend(reducer.shape)
   .extend({ SNAPSHOT_QUEUE_URL: z.url(), MAINTENANCE_QUEUE_URL: z.url(), EXPIRE_WRITE_UNITS: writeUnits });
 export const replayEnvironment = schema.extend(stores.shape).extend(reducer.shape);
+export const feedStreamEnvironment = streamEnvironment.extend(stores.shape).extend(feed.shape);
+export const feedSweepEnvironment = workEnvironment.extend(feed.shape);
 
 /** Settings of the tables, the bucket and the schema. */
 export type StoreEnvironment = z.infer<typeof stores> & z.infer<typeof schema>;
+
+/** Settings of the functions that write to the feed. */
+export type FeedEnvironment = StoreEnvironment & z.infer<typeof feed>;
 
 /** Settings of the functions snapshot, maintain and sweep. */
 export type WorkEnvironment = z.infer<typeof workEnvironment>;
@@ -181,6 +191,14 @@ function invalid(name: string, reason: string): DeploymentInvalidError {
 
 function nameOf(variable: string): string {
   return PARAMETERS[variable] ?? variable;
+}
+
+/** A schema for a name that may be missing or empty. */
+function optional() {
+  return z
+    .string()
+    .transform((name) => (name === '' ? undefined : name))
+    .prefault('');
 }
 
 /** A schema for a limit of the division policy; 0 is off. */

@@ -3,6 +3,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { DynamoDbLogStore } from '../src/adapters/dynamodb/log-store.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
@@ -11,8 +12,10 @@ import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
 import { DeploymentInvalidError, ReducerInvalidError } from '../src/errors.ts';
+import { withFeed } from '../src/feed/feed-log-store.ts';
 import { type LogId, parseLogId } from '../src/ids/log-id.ts';
 import { mappedLayout } from '../src/log/division-policy.ts';
+import type { LogStore } from '../src/log/log-store.ts';
 import { parseMappedLog } from '../src/mapping/key-pattern.ts';
 import { LogRegistrar } from '../src/mapping/log-registrar.ts';
 import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
@@ -47,14 +50,16 @@ interface CheckedSettings {
  * @throws DeploymentInvalidError if the mapping is invalid
  */
 export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: CheckedSettings) {
-  const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, BUCKET: bucket } = settings;
+  const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, FEED_TABLE: feedTable, BUCKET: bucket } = settings;
   const streamArn = settings.ENTRY_TABLE_STREAM_ARN;
   const mapping = mappingOf(settings);
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
-  const tables = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const logs = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const tables: LogStore = feedTable === undefined ? logs : withFeed(logs, openFeedTable(dynamodb, feedTable));
   const blobs = new S3BlobStore({ client: s3, bucket });
   const platform = nativePlatform;
+  const mappedStore = logs instanceof MappedLogStore ? logs : undefined;
   return {
     stores: {
       tables,
@@ -65,14 +70,24 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
       parseLog: mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text),
     },
     mapping,
+    dynamodb,
+    /** The logs of an application's table; undefined without a mapping. */
+    mappedStore,
+    /** Registers these logs. */
+    mapped: mappedStore && mapping && new LogRegistrar({ store: mappedStore, blobs, table: entryTable, mapping }),
     check: () =>
       checkDeployment({
-        ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, bucket, ttl },
+        ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, feedTable, bucket, ttl },
         // The router needs only the key of a mapped item, and perhaps its size.
         readsImages: mapping === undefined || readsSizes,
         onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
       }),
   };
+}
+
+/** The table of the feed, which has both its entries and its segments. */
+export function openFeedTable(client: DynamoDBClient, table: string): DynamoDbLogStore {
+  return new DynamoDbLogStore({ client, entryTable: table, segmentTable: table });
 }
 
 /**
@@ -92,18 +107,14 @@ export function wireWork(settings: WorkEnvironment) {
   };
   const readsSizes = division.snapshotEvery.bytes !== undefined;
   const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
-  const { stores, mapping } = wired;
-  const store = stores.tables instanceof MappedLogStore ? stores.tables : undefined;
-  const mapped =
-    store && mapping && new LogRegistrar({ store, blobs: stores.blobs, table: settings.ENTRY_TABLE, mapping });
+  const { mappedStore, mapped } = wired;
   return {
     ...wired,
-    mapped,
     division,
     /** Registers the logs of an application's table; undefined without a mapping. */
-    adopt: store &&
+    adopt: mappedStore &&
       mapped && {
-        items: store.applicationTable,
+        items: mappedStore.applicationTable,
         register: (log: LogId) => mapped.register(log, mappedLayout(division)),
         source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
       },

@@ -136,6 +136,12 @@ describe('the check of a deployment', () => {
     await expectInvalid({ entryTable }, 'EntryTableName', reason);
   });
 
+  test('it names the missing table of a feed', async () => {
+    await checkDeployment({ ...right, feedTable: right.segmentTable });
+    expect(unknown).toEqual([]);
+    await expectInvalid({ feedTable: 'no-such-feed' }, 'Feed', "the table of the feed, 'no-such-feed', does not exist");
+  });
+
   test('it accepts a stream that carries old images beside the new ones', async () => {
     const StreamSpecification = { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' } as const;
     await checkDeployment({ ...right, ...(await entryTableWith({ StreamSpecification })) });

@@ -18,6 +18,8 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
       return `${stack}-${id}`.toLowerCase();
     case 'AWS::IAM::ManagedPolicy':
       return `arn:aws:iam::${account}:policy/${stack}-${id}`;
+    case 'AWS::SNS::Topic':
+      return `arn:aws:sns:${region}:${account}:${stack}-${id}`;
     case 'event':
     case 'AWS::Lambda::EventSourceMapping':
       return `uuid-of-${id}`;

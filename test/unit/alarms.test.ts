@@ -124,8 +124,8 @@ let monitoring: Stack;
 let services: ReadonlyMap<string, string>;
 
 beforeAll(() => {
-  // With a division policy the stack has every alarm.
-  stack = readTemplate().expand({ parameters: { SnapshotEveryEntries: '100' } });
+  // With a division policy and the feed the stack has every alarm.
+  stack = readTemplate().expand({ parameters: { SnapshotEveryEntries: '100', Feed: 'on' } });
   monitoring = stack.nested('MonitoringStack');
   services = new Map(
     [...deployedFunctions(stack)].map(([id, { environment }]) => [id, environment.POWERTOOLS_SERVICE_NAME ?? '']),
@@ -137,6 +137,9 @@ interface Sweep {
   readonly stopped?: number;
   readonly missed?: number;
   readonly undivided?: number;
+  readonly spansMissed?: number;
+  /** The feed could not be written. */
+  readonly feedFailures?: number;
   /** The age of the oldest Snapshot entry without a snapshot, in seconds. */
   readonly oldest?: number;
   /** The sweep fails before its end. */
@@ -156,15 +159,25 @@ class Deployment {
 
   sweep(
     at: number,
-    { failed = 0, stopped = 0, missed = 0, undivided = 0, oldest = 0, breaks = false }: Sweep = {},
+    {
+      failed = 0,
+      stopped = 0,
+      missed = 0,
+      undivided = 0,
+      spansMissed = 0,
+      feedFailures,
+      oldest = 0,
+      breaks,
+    }: Sweep = {},
   ): void {
-    this.invoke('SweepFunction', at, breaks ? 1 : 0);
-    if (breaks) return;
+    this.invoke('SweepFunction', at, breaks === true ? 1 : 0);
+    if (breaks === true) return;
     const found = {
       LogsFailed: failed,
       LogsStopped: stopped,
       RecordsMissed: missed,
       LogsUndivided: undivided,
+      ...(feedFailures === undefined ? { FeedSpansMissed: spansMissed } : { FeedFailures: feedFailures }),
       OldestUnsnapshottedSeconds: oldest,
     };
     for (const [name, value] of Object.entries(found)) {
@@ -213,6 +226,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     ['SweepErrorsAlarm', { breaks: true }],
     ['UnsnapshottedAlarm', { oldest: 7 * HOUR }],
     ['UndividedLogsAlarm', { undivided: 1 }],
+    ['FeedBehindAlarm', { spansMissed: 1 }],
   ])('%s lasts from the first sweep that finds trouble to the first that finds none', (id, trouble) => {
     const deployment = new Deployment();
     const [begin, end] = [DEPLOYED + DAY, DEPLOYED + 3 * DAY];
@@ -270,6 +284,31 @@ test('StreamSilent does not go off for late snapshots if the stream function is 
   for (let at = DEPLOYED; at < END; at += 12 * HOUR) deployment.invoke('StreamFunction', at);
   deployment.sweeps(HOUR, () => ({ missed: 3 }));
   expect(deployment.alarms('StreamSilentAlarm')).toEqual([]);
+});
+
+test('FeedFailing detects a sweep that cannot write to the feed', () => {
+  const deployment = new Deployment();
+  deployment.sweeps(HOUR, (at) => (at > DEPLOYED + DAY ? { feedFailures: 1 } : {}));
+  const [first] = deployment.alarms('FeedFailingAlarm');
+  expect(first).toBeGreaterThan(DEPLOYED + DAY);
+  expect(first).toBeLessThanOrEqual(DEPLOYED + DAY + 2 * HOUR);
+});
+
+test.each([
+  [1, false],
+  [12, true],
+])('FeedFailing with %i failures of the stream function in an hour: %s', (failures, goesOff) => {
+  const deployment = new Deployment();
+  for (let i = 0; i < failures; i++) {
+    deployment.metrics.report(
+      'logfold',
+      'FeedFailures',
+      services.get('StreamFunction') ?? '',
+      DEPLOYED + i * MINUTE,
+      1,
+    );
+  }
+  expect(deployment.alarms('FeedFailingAlarm')).toEqual(goesOff ? [DEPLOYED + HOUR] : []);
 });
 
 test('Throttles watches every function', () => {

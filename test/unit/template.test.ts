@@ -50,6 +50,7 @@ const EVERYTHING = {
   TableKmsKeyArn: TABLE_KEY,
   ReducerLayerArn: LAYER,
   AlarmTopicArn: TOPIC,
+  Feed: 'topic',
 };
 
 /** Variables that the runtime and the Powertools libraries read from the process. */
@@ -57,17 +58,20 @@ const RUNTIME_VARIABLES = ['NODE_OPTIONS', 'POWERTOOLS_METRICS_NAMESPACE', 'POWE
 
 let template: Template;
 let own: Stack;
+/** A stack with the feed and its topic. */
+let fed: Stack;
 /** The nested stack of `own`. */
 let monitoring: Stack;
-/** That of a stack with a division policy, which has every alarm. */
-let divided: Stack;
+/** That of a stack with a division policy and the feed, which has every alarm and every widget. */
+let complete: Stack;
 let existing: Stack;
 
 beforeAll(() => {
   template = readTemplate();
   own = template.expand();
   monitoring = own.nested('MonitoringStack');
-  divided = template.expand({ parameters: { SnapshotEveryEntries: '100' } }).nested('MonitoringStack');
+  fed = template.expand({ parameters: { Feed: 'topic' } });
+  complete = template.expand({ parameters: { SnapshotEveryEntries: '100', Feed: 'on' } }).nested('MonitoringStack');
   existing = template.expand({ parameters: EXISTING });
 });
 
@@ -96,14 +100,21 @@ function schemaOf(of: DeployedFunction) {
   const entry = handler(of.handler.replace(/\.handler$/, '.ts'));
   const source = entry.includes('jobsHandler(') ? handler('jobs-handler.ts') : entry;
   const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
-  const { streamEnvironment, workEnvironment, replayEnvironment } = environment;
+  const { streamEnvironment, workEnvironment, replayEnvironment, feedStreamEnvironment, feedSweepEnvironment } =
+    environment;
   const schemas = new Map<
     string | undefined,
-    typeof streamEnvironment | typeof workEnvironment | typeof replayEnvironment
+    | typeof streamEnvironment
+    | typeof workEnvironment
+    | typeof replayEnvironment
+    | typeof feedStreamEnvironment
+    | typeof feedSweepEnvironment
   >([
     ['streamEnvironment', streamEnvironment],
     ['workEnvironment', workEnvironment],
     ['replayEnvironment', replayEnvironment],
+    ['feedStreamEnvironment', feedStreamEnvironment],
+    ['feedSweepEnvironment', feedSweepEnvironment],
   ]);
   const schema = schemas.get(name);
   if (schema === undefined)
@@ -263,14 +274,14 @@ describe('the environments of samconfig.toml', () => {
 
 describe('environment variables', () => {
   test('every function has the variables that its handler reads', () => {
-    for (const each of deployedFunctions(own).values()) {
+    for (const each of [own, fed].flatMap((stack) => [...deployedFunctions(stack).values()])) {
       const read = Object.keys(schemaOf(each).shape);
       expect(Object.keys(each.environment), each.id).toEqual(expect.arrayContaining([...read, ...RUNTIME_VARIABLES]));
     }
   });
 
   test('at least one handler reads each variable', () => {
-    const functions = [...deployedFunctions(own).values()];
+    const functions = [...deployedFunctions(fed).values()];
     const set = new Set(functions.flatMap((each) => Object.keys(each.environment)));
     const read = new Set(functions.flatMap((each) => Object.keys(schemaOf(each).shape)));
     expect([...set].sort()).toEqual([...read, ...RUNTIME_VARIABLES].sort());
@@ -514,6 +525,71 @@ describe('a division policy', () => {
   });
 });
 
+describe('the feed', () => {
+  test('without it, the stack has none of its resources, and its functions load none of its code', () => {
+    const ids = [...fed.resources.keys()].filter((id) => !own.resources.has(id));
+    expect(ids.sort()).toEqual(['FeedPolicy', 'FeedTable', 'FeedTopic']);
+    const handlers = (of: Stack) => [...deployedFunctions(of).values()].map(({ handler }) => handler);
+    expect(handlers(fed).filter((handler) => !handlers(own).includes(handler))).toEqual([
+      'stream-feed.handler',
+      'sweep-feed.handler',
+    ]);
+    const silent = template.expand({ parameters: { Feed: 'on' } });
+    expect([...fed.resources.keys()].filter((id) => !silent.resources.has(id))).toEqual(['FeedTopic']);
+    expect(functionOf(silent, 'StreamFunction').environment).toMatchObject({ FEED_TOPIC_ARN: '' });
+    expect(silent.outputs).not.toHaveProperty('FeedTopicArn');
+    expect(fed.outputs).toMatchObject({ FeedTableName: fed.ref('FeedTable'), FeedTopicArn: fed.ref('FeedTopic') });
+  });
+
+  test('its table equals the Entry table of the stack, without a stream', () => {
+    const table = resourceOf(fed, 'FeedTable');
+    const { StreamSpecification: _, ...properties } = resourceOf(own, 'EntryTable').properties;
+    expect(table).toMatchObject({ deletionPolicy: 'Retain', updateReplacePolicy: 'Retain' });
+    expect(table.properties).toEqual(properties);
+    const encrypted = template.expand({ parameters: { Feed: 'on', TableKmsKeyArn: TABLE_KEY } });
+    expect(resourceOf(encrypted, 'FeedTable').properties.SSESpecification).toMatchObject({ KMSMasterKeyId: TABLE_KEY });
+  });
+
+  test('all insertions start the stream function, in batches', () => {
+    const [source] = functionOf(fed, 'StreamFunction').streams;
+    expect(source?.batchingWindowSeconds).toBe(10);
+    expect(passesFilter(source?.filters ?? [], { eventName: 'INSERT', dynamodb: {} })).toBe(true);
+    expect(passesFilter(source?.filters ?? [], { eventName: 'MODIFY', dynamodb: {} })).toBe(false);
+  });
+
+  test('only the functions that write it may append and publish, and nothing else of the tables changes', () => {
+    const stack = template.expand({ parameters: { ...EXISTING, Feed: 'topic' } });
+    const writers = ['StreamFunction', 'SweepFunction'];
+    const feedTable = stack.ref('FeedTable');
+    expect(mayIn(stack, 'dynamodb:PutItem', feedTable)).toEqual([
+      'StreamFunction',
+      'SnapshotFunction',
+      'SweepFunction',
+    ]);
+    expect(mayIn(stack, 'dynamodb:Scan', feedTable)).toEqual([]);
+    for (const table of ['orders-entries', 'orders-segments']) {
+      for (const action of ['PutItem', 'Query', 'UpdateItem', 'DeleteItem', 'Scan']) {
+        expect(mayIn(stack, `dynamodb:${action}`, table), action).toEqual(mayIn(existing, `dynamodb:${action}`, table));
+      }
+    }
+    const may = [...deployedFunctions(stack).values()].filter(({ statements }) =>
+      allows(statements, 'sns:Publish', stack.ref('FeedTopic')),
+    );
+    expect(may.map(({ id }) => id)).toEqual(writers);
+  });
+
+  test('it does not make logs divide', () => {
+    expect(fed.nested('MonitoringStack').parameters).toMatchObject({ HasDivision: 'false', HasFeed: 'true' });
+    expect(
+      divides(
+        environment.divisionPolicyOf(
+          environment.streamEnvironment.parse(functionOf(fed, 'StreamFunction').environment),
+        ),
+      ),
+    ).toBe(false);
+  });
+});
+
 describe('a mapping', () => {
   test('the stack creates the Segment table beside the table of the mapping', () => {
     const stack = template.expand({ parameters: MAPPED });
@@ -582,19 +658,26 @@ describe('a stack without StreamTrigger', () => {
   test('it has no alarm about the stream, and its dashboard names only the alarms that it has', () => {
     const stack = template.expand({ parameters: { StreamTrigger: 'false' } }).nested('MonitoringStack');
     const alarms = (of: Stack) => of.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    const fedBySweeps = template.expand({ parameters: { StreamTrigger: 'false', Feed: 'on' } });
     const without = alarms(monitoring).filter((id) => !alarms(stack).includes(id));
     expect(alarms(monitoring).includes('UndividedLogsAlarm')).toBe(false);
-    expect(alarms(divided).filter((id) => !alarms(monitoring).includes(id))).toEqual(['UndividedLogsAlarm']);
+    const optional = ['UndividedLogsAlarm', 'FeedFailingAlarm', 'FeedBehindAlarm'];
+    expect(alarms(complete).filter((id) => !alarms(monitoring).includes(id))).toEqual(optional);
     expect(without).toEqual(['StreamBehindAlarm', 'StreamErrorsAlarm', 'StreamSilentAlarm', 'LostRecordsAlarm']);
     const shown = z.object({
       widgets: z.tuple([z.object({ properties: z.object({ alarms: z.array(z.string()) }) })]).rest(z.unknown()),
     });
-    const [first] = shown.parse(JSON.parse(String(resourceOf(stack, 'Dashboard').properties.DashboardBody))).widgets;
-    expect(first.properties.alarms.sort()).toEqual(
-      alarms(stack)
-        .map((id) => stack.attribute(id, 'Arn'))
-        .sort(),
-    );
+    for (const each of [stack, fedBySweeps.nested('MonitoringStack')]) {
+      const [first] = shown.parse(JSON.parse(String(resourceOf(each, 'Dashboard').properties.DashboardBody))).widgets;
+      expect(first.properties.alarms.sort()).toEqual(
+        alarms(each)
+          .map((id) => each.attribute(id, 'Arn'))
+          .sort(),
+      );
+    }
+    expect(alarms(fedBySweeps.nested('MonitoringStack')).filter((id) => !alarms(stack).includes(id))).toEqual([
+      'FeedFailingAlarm',
+    ]);
   });
 });
 
@@ -832,8 +915,8 @@ describe('alarms and the dashboard', () => {
     widgets: z.array(z.object({ properties: z.object({ metrics: z.array(z.array(z.string())).default([]) }) })),
   });
   /** The metrics on the dashboard. `.` and `...` repeat values of the previous metric. */
-  const metricsShown = (): { namespace: string; name: string; value: string }[] => {
-    const body: unknown = JSON.parse(String(resourceOf(monitoring, 'Dashboard').properties.DashboardBody));
+  const metricsShown = (of = monitoring): { namespace: string; name: string; value: string }[] => {
+    const body: unknown = JSON.parse(String(resourceOf(of, 'Dashboard').properties.DashboardBody));
     return reportedSchema.parse(body).widgets.flatMap(({ properties }) => {
       let before: string[] = [];
       return properties.metrics.map((metric) => {
@@ -850,18 +933,19 @@ describe('alarms and the dashboard', () => {
     [...deployedFunctions(stack).values()].map((each) => each.environment.POWERTOOLS_SERVICE_NAME ?? '');
 
   test('the dashboard shows exactly the metrics that the functions report', () => {
-    const shown = metricsShown().filter(({ namespace }) => namespace === 'logfold');
+    const shown = metricsShown(complete).filter(({ namespace }) => namespace === 'logfold');
     for (const { value } of shown) expect(servicesOf(own)).toContain(value);
     expect([...new Set(shown.map(({ name }) => name))].sort()).toEqual([...emitted()].sort());
   });
 
   test('each alarm is on the dashboard, has a description and notifies the topic if one is given', () => {
-    const told = template.expand({ parameters: { AlarmTopicArn: TOPIC } }).nested('MonitoringStack');
-    const dashboard = String(resourceOf(monitoring, 'Dashboard').properties.DashboardBody);
-    const alarms = monitoring.ofType('AWS::CloudWatch::Alarm');
+    const parameters = { AlarmTopicArn: TOPIC, SnapshotEveryEntries: '100', Feed: 'on' };
+    const told = template.expand({ parameters }).nested('MonitoringStack');
+    const dashboard = String(resourceOf(complete, 'Dashboard').properties.DashboardBody);
+    const alarms = complete.ofType('AWS::CloudWatch::Alarm');
     expect(alarms.length).toBeGreaterThan(10);
     for (const { id, properties } of alarms) {
-      expect(dashboard).toContain(monitoring.attribute(id, 'Arn'));
+      expect(dashboard).toContain(complete.attribute(id, 'Arn'));
       expect(String(properties.AlarmDescription).length, id).toBeGreaterThan(40);
       expect([properties.AlarmActions, properties.OKActions], id).toEqual([[], []]);
       expect(resourceOf(told, id).properties).toMatchObject({ AlarmActions: [TOPIC], OKActions: [TOPIC] });
@@ -882,7 +966,7 @@ describe('alarms and the dashboard', () => {
           ? [own.ref(id)]
           : [],
     );
-    for (const alarm of divided.ofType('AWS::CloudWatch::Alarm')) {
+    for (const alarm of complete.ofType('AWS::CloudWatch::Alarm')) {
       const metrics = metricsOf(alarm);
       expect(metrics.length, alarm.id).toBeGreaterThan(0);
       for (const [namespace, name, value] of metrics) {
@@ -899,10 +983,11 @@ describe('alarms and the dashboard', () => {
       AlarmTopicArn: topic,
       StreamMapping: mapping,
       HasDivision: division,
+      HasFeed: feed,
       ...others
     } = monitoring.parameters;
     expect([stack, topic, mapping]).toEqual([own.ref('AWS::StackName'), '', own.ref('StreamFunctionStream')]);
-    expect(division).toBe('false');
+    expect([division, feed]).toEqual(['false', 'false']);
     for (const [id, name] of Object.entries(others)) {
       const { type } = resourceOf(own, id);
       expect(name, id).toBe(type === 'AWS::SQS::Queue' ? own.attribute(id, 'QueueName') : own.ref(id));
@@ -955,7 +1040,7 @@ describe('alarms and the dashboard', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];
-    const alarms = divided.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    const alarms = complete.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
     expect(rows.map(([, name]) => `${name}Alarm`).sort()).toEqual(alarms.sort());
     for (const [, name, meaning, advice] of rows) {
       expect(meaning?.length, name).toBeGreaterThan(30);

@@ -25,6 +25,8 @@ export interface Deployment {
   /** Whether the stream function reads more of a record than the item's key. */
   readonly readsImages: boolean;
   readonly segmentTable: string;
+  /** The table of the feed; undefined without a feed. */
+  readonly feedTable?: string | undefined;
   readonly bucket: string;
   /** Whether entries expire by TTL, so that the Entry table needs a TTL attribute. */
   readonly ttl: boolean;
@@ -43,15 +45,16 @@ interface Limit {
 }
 
 /**
- * Checks the tables and the bucket, in three requests, or four if entries expire by TTL. The keys
- * of a mapped table must be those of its mapping. If a request is throttled, refused or not
- * answered, nothing is known about that resource. Jobs do not need these requests, so work goes on.
+ * Checks the tables and the bucket, in three requests, one more if entries expire by TTL, and one
+ * more if there is a feed. The keys of a mapped table must be those of its mapping. If a request is
+ * throttled, refused or not answered, nothing is known about that resource. Jobs do not need these
+ * requests, so work goes on.
  * @throws DeploymentInvalidError if a resource is missing or unsuitable; it names the template's
  * parameter
  * @throws UsageError if DynamoDB rejects the name of a table
  */
 export async function checkDeployment(deployment: Deployment): Promise<void> {
-  const { entryTable, segmentTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
+  const { entryTable, segmentTable, feedTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
   const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
   const entries = await answerTo(deployment, async () => {
     const table = await describeTable(deployment, 'EntryTableName', entryTable, limit);
@@ -71,6 +74,7 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
       advice: 'Name a table with the schema of a log; this table belongs to something else',
     });
   });
+  if (feedTable !== undefined) await answerTo(deployment, () => requireFeedTable(deployment, feedTable, limit));
   if (entries !== undefined && deployment.streamArn !== undefined) {
     requireStream(entries, deployment);
     requireLatestStream(entries, deployment);
@@ -161,6 +165,17 @@ function requireLatestStream(
     advice:
       "Deploy with the ARN of the table's stream. If the stack created its tables, pass their names too, so that they " +
       'stay. The next sweep finds the records that did not arrive',
+  });
+}
+
+/** The stack creates the table of the feed, so it can only be missing if somebody deleted it. */
+async function requireFeedTable({ dynamodb }: Deployment, name: string, limit: Limit): Promise<void> {
+  await dynamodb.send(new DescribeTableCommand({ TableName: name }), limit).catch((error: unknown) => {
+    if (!(error instanceof ResourceNotFoundException)) throw translateDynamoDbError(error, [name]);
+    throw new DeploymentInvalidError('Feed', `is on, but the table of the feed, '${name}', does not exist`, {
+      advice: 'Deploy with Feed=off, then with the value from before, which creates an empty table',
+      cause: error,
+    });
   });
 }
 

@@ -58,6 +58,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   'only AWS has tables without a stream; a local engine refuses them earlier': [
     'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
   ],
+  'only AWS deploys a stack': ['Deploy with Feed=off, then with the value from before, which creates an empty table'],
   'only the program that removed the entries can put them back': [
     "Put the missing entries back into the table with the other program, then run 'logfold resume LOG'",
     'Put the missing entries back into the table with the other program, then rebuild again',

@@ -1,0 +1,23 @@
+import { SQSClient } from '@aws-sdk/client-sqs';
+import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
+import { streamFunction } from '../src/functions/stream-function.ts';
+import type { LogId } from '../src/ids/log-id.ts';
+import { mappedLayout } from '../src/log/division-policy.ts';
+import { divisionPolicyOf, feedStreamEnvironment, readEnvironment } from './environment.ts';
+import { instrumented } from './instrument.ts';
+import { wireStores } from './wire.ts';
+import { wireFeed } from './wire-feed.ts';
+
+const settings = readEnvironment(feedStreamEnvironment, process.env);
+const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });
+const division = divisionPolicyOf(settings);
+const { stores, dynamodb, mapping, mapped } = wireStores(settings, { ttl: false, readsSizes: false });
+const { blobs, types } = stores;
+const endAt = mapped && ((log: LogId, index: number) => mapped.endAt(log, index, mappedLayout(division)));
+const feed = wireFeed({ dynamodb, blobs, types, queue, settings });
+
+/** Turns records of the Entry table's stream into jobs, and writes their entries into the feed. */
+export const handler = instrumented((report) =>
+  streamFunction({ queue, types, mapping, division, ...feed, endAt, report }),
+);
