@@ -34,19 +34,13 @@ export class LogEnds {
     if (known !== undefined && hasItem(known.layout, index)) return endWith(known, index);
     const [last, before] = await this.#records.newestSegments(log, 2, { consistent: true });
     if (last?.layout === undefined) return undefined;
-    if (index < last.layout.first) {
-      // Only the newest recorded segment may not have begun.
-      const { segment, layout } = before ?? last;
-      return layout && hasItem(layout, index) ? endWith({ segment, layout }, index) : { segment, entry: 0 };
-    }
+    const { segment, layout } = (index < last.layout.first ? before : undefined) ?? last;
+    // Only the newest recorded segment may not have begun, so the one before it has.
+    if (layout === undefined || index < layout.first) return { segment, entry: 0 };
     // A segment that is not recorded has the layout of the one before it, because its first item
     // exists and the records were read later.
-    const { layout } = last;
-    const segments = Math.floor((index - layout.first) / layout.items);
-    const found = {
-      segment: last.segment + segments,
-      layout: { ...layout, first: layout.first + segments * layout.items },
-    };
+    const later = Math.floor((index - layout.first) / layout.items);
+    const found = { segment: segment + later, layout: { ...layout, first: layout.first + later * layout.items } };
     this.#remember(log, found);
     return endWith(found, index);
   }
