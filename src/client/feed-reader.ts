@@ -191,8 +191,10 @@ export class FeedReader {
         yield page;
       }
     } catch (error) {
-      const mayBeBehind = error instanceof LogNotFoundError || error instanceof EntryGapError;
-      if (isThere || !mayBeBehind || !(await this.#isEnd(from))) throw error;
+      // A feed that was not found may have been created since.
+      const wasNotThere = error instanceof LogNotFoundError;
+      if (isThere || !(wasNotThere || error instanceof EntryGapError)) throw error;
+      if (!(await this.#isEnd(from)) && !wasNotThere) throw error;
     }
   }
 

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { checkpointOf } from '../../src/feed/checkpoint.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
@@ -75,6 +75,17 @@ describe('reading the feed', () => {
     expect(await Array.fromAsync(feed.read())).toEqual([]);
     expect(await feed.end()).toBe(0);
     expect(await feed.groups()).toEqual([]);
+  });
+
+  test('is empty if the feed is created while a reader looks for it', async () => {
+    const fed = new FedLogs();
+    await fed.feed(await fed.create());
+    const { feed } = fed.open();
+    // Each of the two searches for the feed asks twice.
+    const search = vi.spyOn(fed.tables, 'newestSegments');
+    for (let i = 0; i < 4; i++) search.mockResolvedValueOnce([]);
+    expect(await Array.fromAsync(feed.read())).toEqual([]);
+    expect(await Array.fromAsync(feed.read())).toHaveLength(1);
   });
 
   test('refuses a checkpoint behind the end, and what is no checkpoint', async () => {
