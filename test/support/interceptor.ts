@@ -1,3 +1,4 @@
+import type { GroupStore } from '../../src/feed/group-store.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
@@ -93,6 +94,16 @@ export function interceptJobQueue(inner: JobQueue, intercept: Interceptor): JobQ
     delete: (receipt) => intercept('deleteMessage', () => inner.delete(receipt)),
     changeVisibility: (receipt, visibilityMs) =>
       intercept('changeVisibility', () => inner.changeVisibility(receipt, visibilityMs)),
+  };
+}
+
+export function interceptGroupStore(inner: GroupStore, intercept: Interceptor): GroupStore {
+  return {
+    get: (name) => intercept('getGroup', () => inner.get(name)),
+    list: () => interceptPages('listGroups', inner.list(), intercept),
+    take: (name, lease, first, now) => intercept('takeGroup', () => inner.take(name, lease, first, now)),
+    save: (name, lease, progress) => intercept('saveGroup', () => inner.save(name, lease, progress)),
+    release: (name, owner, progress) => intercept('releaseGroup', () => inner.release(name, owner, progress)),
   };
 }
 

@@ -46,6 +46,9 @@ const RESENT = new Set([
   'unexpireItems',
   'setItemExpiry',
   'applicationPut',
+  'takeGroup',
+  'saveGroup',
+  'releaseGroup',
   'put',
   'delete',
 ]);

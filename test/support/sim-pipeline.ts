@@ -68,9 +68,13 @@ function patience(quiet: number): number {
   return Math.min(2 ** Math.max(0, quiet - 3), 60);
 }
 
-function takeBatch(world: World): StreamRecord[] {
+/**
+ * Takes some records from the stream. Those of one item keep their order; all others come in any
+ * order.
+ */
+export function takeBatch(world: World, most = 8): StreamRecord[] {
   const batch: StreamRecord[] = [];
-  for (let size = world.random.integer(0, 8); size > 0 && world.stream.length > 0; size--) {
+  for (let size = world.random.integer(0, most); size > 0 && world.stream.length > 0; size--) {
     const item = JSON.stringify(world.random.pick(world.stream)?.keys);
     const first = world.stream.findIndex(({ keys }) => JSON.stringify(keys) === item);
     batch.push(...world.stream.splice(first, 1));

@@ -5,20 +5,23 @@ import type { Ports, World } from './world.ts';
 
 const MAX_STEPS = 100_000;
 
+/** The part of a world that processes need. */
+type SimWorld<P> = Pick<World, 'scheduler' | 'random'> & { start(name: string): P };
+
 /** The processes of one simulated history, and the pipeline that some of them share. */
-export class SimProcesses {
+export class SimProcesses<P extends Ports = Ports> {
   readonly pipeline: Pipeline = {
     inHand: [],
     draining: false,
     closing: false,
     spawn: (name, life) => this.live(name, life, 'once'),
   };
-  readonly #world: World;
+  readonly #world: SimWorld<P>;
   #living = 0;
   /** The first error that ended a process. */
   #failure: { readonly error: unknown } | undefined;
 
-  constructor(world: World) {
+  constructor(world: SimWorld<P>) {
     this.#world = world;
   }
 
@@ -26,10 +29,10 @@ export class SimProcesses {
    * Steps until all processes and their requests have ended.
    * @throws the first error that ended a process
    */
-  async run(afterStep: () => void | Promise<void>): Promise<void> {
+  async run(afterStep: () => void | Promise<void>, maxSteps = MAX_STEPS): Promise<void> {
     const { scheduler } = this.#world;
     for (let steps = 0; this.#living > 0 && this.#failure === undefined; steps++) {
-      if (steps > MAX_STEPS) throw new Error(`the history does not end within ${MAX_STEPS} steps`);
+      if (steps > maxSteps) throw new Error(`the history does not end within ${maxSteps} steps`);
       if (!(await scheduler.step())) throw new Error('a process waits for an event that never comes');
       await afterStep();
     }
@@ -42,7 +45,7 @@ export class SimProcesses {
    * Runs a process that restarts after each crash. With `always` it also restarts after each normal
    * end, until the pipeline closes.
    */
-  live(name: string, life: (ports: Ports) => Promise<void>, restart: 'once' | 'crashed' | 'always' = 'crashed'): void {
+  live(name: string, life: (ports: P) => Promise<void>, restart: 'once' | 'crashed' | 'always' = 'crashed'): void {
     const { scheduler, random } = this.#world;
     const lives = async (): Promise<void> => {
       for (;;) {
