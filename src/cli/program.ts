@@ -23,6 +23,7 @@ import { snapshotsCommand } from './commands/snapshots.ts';
 import { stateCommand } from './commands/state.ts';
 import { statusCommand } from './commands/status.ts';
 import { sweepCommand } from './commands/sweep.ts';
+import { tableCommand } from './commands/table.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
 import { engineCommand, workCommand } from './commands/work.ts';
@@ -72,6 +73,7 @@ export function makeProgram(): Command {
     policyCommandOfLogs(),
     inspectCommand(),
     adoptCommand(),
+    tableCommand(),
     engineCommand(),
     completionCommand(readOnce),
   ];

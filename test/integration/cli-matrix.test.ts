@@ -24,6 +24,8 @@ const set = (time: number, ...cells: readonly unknown[]) => JSON.stringify({ op:
 const TIME = 1_700_000_000;
 const BODY = 'x'.repeat(20_000);
 const ORDERS = ['--entry-table', 'orders', '--segment-table', 'order-segments', '--mapping', 'MAPPING'];
+const REVISIONS = ['--entry-table', 'revisions', '--segment-table', 'revision-segments'];
+const PLAIN = [...REVISIONS, '--table', 'orders'];
 const KEEP = ['--keep-segments', '1', '--keep-days', '0'];
 
 /**
@@ -74,6 +76,9 @@ const SCRIPT: readonly Step[] = [
   { words: ['inspect', 'orders'] },
   { words: ['adopt', ...ORDERS] },
   { words: ['status', ...ORDERS] },
+  { words: ['table', 'compare', ...PLAIN, '--wait', '0s', '--per', 'partition'] },
+  { words: ['table', 'revisions', '{"pk":"order#0","sk":0}', ...PLAIN] },
+  { words: ['table', 'export', ...PLAIN], streams: true },
   { words: ['completion', 'bash'] },
 ];
 
@@ -153,6 +158,7 @@ async function openAws(bucket: string): Promise<World> {
 async function putOrders(place: CliPlace): Promise<void> {
   await withClient(place, async (client) => {
     await createItemTable(client, 'orders', { stream: 'NEW_IMAGE' });
+    await ensureTables(client, { entryTable: 'revisions', segmentTable: 'revision-segments' });
     for (let n = 0; n < 12; n++) {
       const Item = {
         pk: { S: `order#${n % 3}` },

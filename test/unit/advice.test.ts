@@ -11,6 +11,7 @@ import { MAPPED_TABLES } from './advice/mapped-tables.ts';
 import { MAPPINGS } from './advice/mappings.ts';
 import { NOT_FOLLOWED } from './advice/not-followed.ts';
 import { PAGES } from './advice/pages.ts';
+import { PLAIN_TABLES } from './advice/plain-tables.ts';
 import { REDUCERS } from './advice/reducers.ts';
 import { REVISIONS } from './advice/revisions.ts';
 import { VALUES } from './advice/values.ts';
@@ -72,6 +73,7 @@ const FOLLOWED: Cases = {
   ...REDUCERS,
   ...REVISIONS,
   ...MAPPED_TABLES,
+  ...PLAIN_TABLES,
   ...MAPPINGS,
   ...CLIENT,
   ...FEED,

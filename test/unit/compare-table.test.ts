@@ -101,7 +101,7 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     expect(await table.compare({})).toMatchObject({ continued: false });
   });
 
-  test('a run that ends before its differences settled looks at them again', async () => {
+  test('a run that ends before its second look leaves the differences to the next run', async () => {
     const table = new RevisedTable({ per });
     table.put(ownedItem('ann', 1));
     table.lose();

@@ -150,7 +150,7 @@ class CompareRun {
     const { now, onPage } = this.#deps;
     const waiting: Waiting[] = [];
     let count = 0;
-    // The place moves on only behind differences that have settled.
+    // The place moves on only behind differences that were looked at again.
     const settleOldest = async (): Promise<boolean> => {
       const [oldest] = waiting;
       if (oldest === undefined || !(await this.#settle(oldest))) return false;

@@ -9,6 +9,7 @@ import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { liveItems, newestTime, sourceTableOf } from '../../state/items/items.ts';
 import type { ReducerDraft } from '../../state/reducer.ts';
 import { inAdvance } from '../../tree/read.ts';
+import { requireItemsReducer } from './revision-logs.ts';
 
 /** Logs that are begun before the caller asks for them. */
 const LOGS_AHEAD = 32;
@@ -36,11 +37,12 @@ export interface ExportOptions {
  * import needs it. Memory does not grow with the table.
  *
  * Each log takes two queries. A log with revisions after the time takes about six more.
- * @throws UsageError if the time is invalid, or the logs have revisions of several tables and none
- * is named
+ * @throws UsageError if the time is invalid, the reducer does not fold revisions of items, or the
+ * logs have revisions of several tables and none is named
  * @throws the errors of {@link loadState}, so that no item is left out in silence
  */
 export async function* exportTable(deps: ExportDeps, { at, table }: ExportOptions = {}): AsyncGenerator<string> {
+  requireItemsReducer(deps.reducer);
   const seconds = at === undefined ? undefined : Math.floor(at.getTime() / 1000);
   if (Number.isNaN(seconds)) throw new UsageError('the time of the export is not a valid date');
   async function* logs(): AsyncGenerator<LogId> {

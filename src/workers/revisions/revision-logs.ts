@@ -37,11 +37,7 @@ export class RevisionLogs {
   /** @throws UsageError if the reducer does not fold revisions of items */
   constructor(deps: RevisionLogsDeps) {
     const { source, reducer = items, most = MOST } = deps;
-    if (!foldsItems(reducer)) {
-      throw new UsageError(`reducer '${reducer.name}' does not fold the revisions of items`, {
-        advice: 'Give --reducer items or --reducer items+history',
-      });
-    }
+    requireItemsReducer(reducer);
     this.source = source;
     this.#deps = deps;
     this.#reducer = reducer;
@@ -114,4 +110,12 @@ async function closeDocument({ document }: OpenDocument): Promise<void> {
     (opened) => opened.close(),
     () => undefined,
   );
+}
+
+/** @throws UsageError if the reducer does not fold revisions of items */
+export function requireItemsReducer(reducer: Pick<Reducer, 'name'>): void {
+  if (foldsItems(reducer)) return;
+  throw new UsageError(`reducer '${reducer.name}' does not fold the revisions of items`, {
+    advice: 'Give --reducer items or --reducer items+history',
+  });
 }

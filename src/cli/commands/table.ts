@@ -1,0 +1,316 @@
+import { setTimeout } from 'node:timers/promises';
+import { createGzip } from 'node:zlib';
+import { Argument, Option } from '@commander-js/extra-typings';
+import Table from 'cli-table3';
+import { TableMeter } from '../../adapters/dynamodb/requests.ts';
+import { DynamoDbSourceItems } from '../../adapters/dynamodb/source-items.ts';
+import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
+import { InterruptedError, type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { Item } from '../../log/attribute.ts';
+import type { SourceTable } from '../../revisions/source-table.ts';
+import { revisionLog } from '../../revisions/source-table.ts';
+import { itemKey, type KeyNames } from '../../state/items/item-key.ts';
+import { type ItemRevision, readItemRevision } from '../../state/items/item-revision.ts';
+import { ITEMS_MAP, items } from '../../state/items/reducer.ts';
+import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
+import { type CompareResult, compareTable } from '../../workers/revisions/compare-table.ts';
+import { exportTable } from '../../workers/revisions/export-table.ts';
+import { RevisionLogs, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
+import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
+import { type Environment, openDynamoDb } from '../environment.ts';
+import { count, formatDate, PLAIN_TABLE, parseDuration } from '../format.ts';
+import { itemJson, parseItemKey } from '../item-json.ts';
+import { parseMoment } from '../moment.ts';
+import { type Output, writeFile, writeStandardOutput } from '../output.ts';
+import { lineParts } from '../output-parts.ts';
+import { exitCodeOf } from '../signals.ts';
+
+const READ_UNITS = 100;
+const WAIT = 300;
+/** So many logs that cannot be read are printed. */
+const SHOWN_FAILURES = 20;
+
+const HELP = `
+These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
+who changed it. The reducer is items by default.
+
+export writes each item of the table as it was after all changes up to the second of --at, one per line, as DynamoDB's
+import from S3 takes it (DYNAMODB_JSON). With --json and without --output it writes the same lines. A time without an
+offset is UTC, and a date is its midnight.
+
+revisions lists what an item has been. KEY is its primary key as JSON, such as {"id":"a","number":7} or
+{"id":{"S":"a"},"number":{"N":"7"}}. A Gap stands for changes that are lost: only the item after them is known.
+
+compare finds changes that the stream lost. It reads the table and the revisions. A difference may be a change on its
+way, so it looks again after --wait, then records a Gap. The first run also records items that are older than the
+stream. Interrupt it and run it again: it continues where it stopped.`;
+
+const ACTIONS = ['export', 'revisions', 'compare'] as const;
+type Action = (typeof ACTIONS)[number];
+
+/** The actions that take an option. */
+const TAKERS: Readonly<Record<string, readonly Action[]>> = {
+  at: ['export'],
+  output: ['export'],
+  limit: ['revisions'],
+  per: ['revisions', 'compare'],
+  actor: ['compare'],
+  wait: ['compare'],
+  readUnits: ['compare'],
+};
+
+interface TableOptions extends CommonOptions {
+  readonly table?: string | undefined;
+  readonly at?: Date | undefined;
+  readonly output?: string | undefined;
+  readonly limit?: number | undefined;
+  readonly per?: SourceTable['per'] | undefined;
+  readonly actor?: string | undefined;
+  readonly wait?: number | undefined;
+  readonly readUnits?: number | undefined;
+}
+
+export function tableCommand() {
+  return command('table', 'Export a plain table as it was, list the revisions of an item, or find lost changes.')
+    .addArgument(new Argument('<action>', 'what to do').choices(ACTIONS))
+    .argument('[key]', 'for revisions: the primary key of the item, as JSON')
+    .option('--table <name>', 'the plain table; export needs it only if several tables have revisions')
+    .option('--at <time>', 'for export: the time; by default everything that is recorded', parseTime)
+    .option('--output <file>', 'for export: write into this file, with gzip if its name ends with .gz')
+    .option('--limit <n>', 'for revisions: the most revisions; the newest 1000 are shown by default', parse.count)
+    .addOption(
+      new Option('--per <what>', 'whether an item or a partition key has a log; default of compare: item').choices([
+        'item',
+        'partition',
+      ] as const),
+    )
+    .option('--actor <attribute>', 'for compare: the attribute that names who changed an item')
+    .option('--wait <duration>', `for compare: the wait before a second look; default: ${WAIT}s`, parseDuration)
+    .option(
+      '--read-units <n>',
+      `for compare: use at most so many read units of the table per second; default: ${READ_UNITS}`,
+      parse.count,
+    )
+    .addHelpText('after', HELP)
+    .addHelpText(
+      'after',
+      examples(
+        'table export --at 2026-01-31T08:00:00Z --output orders.json.gz',
+        `table revisions {"id":"a"} --table orders`,
+        'table compare --table orders --local data',
+      ),
+    )
+    .action((action, key, options) => {
+      checkOptions(action, key, options);
+      const { table = '' } = options;
+      const place = { ...options, reducer: options.reducer ?? items.name };
+      if (action === 'export') {
+        return inEnvironment(place, async (environment, output) => writeExport(environment, output, options));
+      }
+      if (action === 'revisions') {
+        const keys = parseItemKey(key ?? '');
+        return inEnvironment(place, async (environment, output) => {
+          await listRevisions(environment, output, { ...options, table, keys });
+        });
+      }
+      return inEnvironment({ ...place, endsItself: true }, async (environment, output, stop) => {
+        await compare(environment, output, { ...options, table, stop });
+      });
+    });
+}
+
+/** @throws UsageError if an option is missing or is for another action */
+function checkOptions(action: Action, key: string | undefined, options: TableOptions): void {
+  if (options.mapping !== undefined) {
+    throw new UsageError('the revisions of a plain table need no mapping', { advice: 'Leave out --mapping' });
+  }
+  for (const [name, given] of Object.entries(options)) {
+    const takers = TAKERS[name];
+    if (given === undefined || takers === undefined || takers.includes(action)) continue;
+    const option = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+    throw new UsageError(`${option} belongs to 'table ${takers.join("' and 'table ")}', and the action is '${action}'`);
+  }
+  if ((action === 'revisions') !== (key !== undefined)) {
+    throw new UsageError(
+      key === undefined ? 'the key of the item is missing' : `'table ${action}' takes no key, but got '${key}'`,
+      { advice: "Write 'logfold table revisions KEY --table NAME'" },
+    );
+  }
+  if (action !== 'export' && options.table === undefined) {
+    throw new UsageError('the plain table is not named', { advice: 'Give --table NAME' });
+  }
+}
+
+/** @throws UsageError if the text is no time */
+function parseTime(text: string): Date {
+  const moment = parseMoment(text);
+  if (moment instanceof Date) return moment;
+  throw new UsageError(`'${text}' is the position of an entry, and a table has many logs`, {
+    advice: "Write a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'",
+  });
+}
+
+async function writeExport(
+  { deps, lost }: Environment,
+  output: Output,
+  { at, table, output: file }: TableOptions,
+): Promise<void> {
+  const progress = output.progress('Logs');
+  let lines = 0;
+  async function* counted(): AsyncGenerator<string> {
+    for await (const line of exportTable({ ...deps, onProgress: (logs) => progress.update(logs) }, { at, table })) {
+      lines++;
+      yield line;
+      lost.throwIfAborted();
+    }
+  }
+  const parts = lineParts(counted(), (line) => line);
+  try {
+    if (file === undefined) await writeStandardOutput(parts);
+    else await writeFile(file, parts, file.endsWith('.gz') ? createGzip() : undefined);
+  } finally {
+    progress.stop();
+  }
+  if (file === undefined) return;
+  const time = at === undefined ? '' : ` as of ${formatDate(at.getTime() / 1000)}`;
+  output.result(
+    { file, items: lines, at: at === undefined ? null : Math.floor(at.getTime() / 1000) },
+    `${count(lines, 'item')}${time} written to ${file}`,
+  );
+}
+
+async function listRevisions(
+  environment: Environment,
+  output: Output,
+  request: TableOptions & { readonly table: string; readonly keys: Item },
+): Promise<void> {
+  const { table, keys, limit = 1_000 } = request;
+  requireItemsReducer(environment.deps.reducer);
+  const found = await output.during('Revisions read', async () => {
+    for (const source of possibleSources(request)) {
+      const log = revisionLog(environment.deps.platform, source, keys);
+      const revisions = await readRevisions(environment, log, { key: itemKey(source, keys), limit });
+      if (revisions.length > 0) return { log, revisions };
+    }
+    throw new UsageError(`no revision of table '${table}' has the key ${JSON.stringify(itemJson(keys))}`, {
+      advice: `Check --table, the key and its types; 'logfold table compare' records items that are older than the stream`,
+    });
+  });
+  const { log, revisions } = found;
+  const older = (revisions[0]?.revision ?? 1) - 1;
+  if (older > 0) output.note(`Left out: ${count(older, 'older revision')}. Raise --limit to show more.`);
+  output.result({ table, key: itemJson(keys), log, revisions: revisions.map(jsonOf) }, tableOf(revisions));
+}
+
+/** The source tables that a key may belong to: nothing says which of its attributes comes first. */
+function possibleSources({ table, per, keys }: { readonly table: string; readonly keys: Item } & TableOptions) {
+  const [first = '', second] = Object.keys(keys);
+  const orders: readonly KeyNames[] =
+    second === undefined
+      ? [[first]]
+      : [
+          [first, second],
+          [second, first],
+        ];
+  const kinds = per === undefined ? (['item', 'partition'] as const) : [per];
+  return kinds.flatMap((kind) => orders.map((keyNames): SourceTable => ({ table, keyNames, per: kind })));
+}
+
+async function readRevisions(
+  { logs, deps }: Environment,
+  log: LogId,
+  { key, limit }: { readonly key: string; readonly limit: number },
+): Promise<ItemRevision[]> {
+  try {
+    const document = await logs.open(log, { reducer: deps.reducer });
+    const history = document.history({ map: ITEMS_MAP, key }, { limit });
+    return (await Array.fromAsync(history, ({ value }) => value ?? [])).map(readItemRevision);
+  } catch (error) {
+    if (error instanceof LogNotFoundError) return [];
+    throw error;
+  }
+}
+
+function jsonOf({ revision, created, change, actor, item }: ItemRevision) {
+  return {
+    revision,
+    created,
+    change,
+    ...(actor !== undefined && { actor }),
+    ...(item !== undefined && { item: itemJson(item) }),
+  };
+}
+
+function tableOf(revisions: readonly ItemRevision[]): string {
+  const table = new Table({ ...PLAIN_TABLE, head: ['revision', 'time', 'change', 'actor', 'item'] });
+  for (const { revision, created, change, actor = '', item } of revisions) {
+    table.push([
+      revision,
+      formatDate(created),
+      change,
+      actor,
+      item === undefined ? '' : JSON.stringify(itemJson(item)),
+    ]);
+  }
+  return table.toString();
+}
+
+async function compare(
+  environment: Environment,
+  output: Output,
+  request: TableOptions & { readonly table: string; readonly stop: AbortSignal },
+): Promise<void> {
+  const { table, per = 'item', actor, wait = WAIT, readUnits = READ_UNITS, stop } = request;
+  const { deps, logs, lost } = environment;
+  const place = await openDynamoDb(request);
+  try {
+    const { partition, sort } = (await describeTable(place.client, table)).keys;
+    const keyNames: KeyNames = sort === undefined ? [partition.name] : [partition.name, sort.name];
+    const source: SourceTable = { table, keyNames, per, ...(actor !== undefined && { actor }) };
+    const meter = new TableMeter();
+    const sleep = (ms: number, signal?: AbortSignal) => setTimeout(ms, undefined, { signal }).catch(() => undefined);
+    const limiter = new RateLimiter({ perSecond: readUnits, sleep: (ms) => sleep(ms, stop) });
+    const failures: LogfoldError[] = [];
+    let spent = 0;
+    const progress = output.progress('Items');
+    const result = await compareTable(
+      {
+        items: new DynamoDbSourceItems({ client: place.client, table, keyNames, meter: meter.meter }),
+        logs: new RevisionLogs({ logs, source, platform: deps.platform, reducer: deps.reducer }),
+        tables: deps.tables,
+        blobs: deps.blobs,
+        platform: deps.platform,
+        now: deps.now,
+        sleep,
+        onPage: async () => {
+          const units = meter.readUnits - spent;
+          spent = meter.readUnits;
+          await limiter.take(units);
+        },
+        onFailure: (_, error) => {
+          if (failures.length < SHOWN_FAILURES) failures.push(error);
+        },
+        onProgress: (compared) => progress.update(compared),
+      },
+      { settleSeconds: wait, stop: AbortSignal.any([stop, lost]) },
+    ).finally(() => progress.stop());
+    lost.throwIfAborted();
+    output.result({ table, ...result, failures }, describe(result, failures));
+    if (result.failed > 0) process.exitCode = 1;
+    if (!result.complete && stop.reason instanceof InterruptedError) process.exitCode = exitCodeOf(stop.reason.signal);
+  } finally {
+    await place.close();
+  }
+}
+
+function describe(result: CompareResult, failures: readonly LogfoldError[]): string {
+  const { items: compared, gaps, failed, continued, complete } = result;
+  const lines = failures.map(({ code, message }) => `FAILED: ${code}: ${message}`);
+  if (failed > failures.length) lines.push(`and ${failed - failures.length} more`);
+  const from = continued ? ' in the rest of the table' : '';
+  lines.push(`${count(compared, 'item')} compared${from}, ${count(gaps, 'gap')} recorded`);
+  if (failed > 0) lines.push(`${count(failed, 'log')} could not be read: the items there are not compared.`);
+  if (!complete) lines.push('The comparison is not complete: run the command again, and it continues.');
+  return lines.join('\n');
+}
