@@ -49,7 +49,11 @@ export function snapshotStatus(entry: Entry): SnapshotStatus {
 }
 
 /** Makes the line of an entry. A body that cannot be read becomes an error on the line. */
-export async function entryLine(entry: Entry, types: ReservedTypes, bodies: BodiesAhead): Promise<EntryLine> {
+export async function entryLine(
+  entry: Entry,
+  types: ReservedTypes,
+  bodies: Pick<BodiesAhead, 'load'>,
+): Promise<EntryLine> {
   const { position, number, created: time, type, version, metadata, once, file } = entry;
   const placed = { position, ...(number !== undefined && { number }), time };
   if (type === types.endSegment) return { ...placed, op: 'segment' };

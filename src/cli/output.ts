@@ -100,6 +100,19 @@ export async function writeStandardOutput(parts: AsyncIterable<unknown>, transfo
 }
 
 /**
+ * Writes a part of a command's answer to standard output, and waits until the system has it.
+ * @throws OutputFailedError if standard output is a file that cannot take it
+ * @throws an error of the stream, such as that of a closed pipe
+ */
+export async function writePart(text: string): Promise<void> {
+  answered = true;
+  if (!isStream(STANDARD_OUTPUT)) return writeWhole(text);
+  await new Promise<void>((resolve, reject) => {
+    process.stdout.write(text, (error) => (error ? reject(outputFailed(STANDARD_OUTPUT_NAME, error)) : resolve()));
+  });
+}
+
+/**
  * Writes a file under a temporary name, then renames it: an existing file stays until the new one
  * is whole. Devices and pipes are written directly.
  * @throws UsageError if the file cannot be opened

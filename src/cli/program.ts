@@ -11,6 +11,7 @@ import { diffCommand } from './commands/diff.ts';
 import { entriesCommand } from './commands/entries.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
+import { feedCommand } from './commands/feed.ts';
 import { historyCommand } from './commands/history.ts';
 import { importCommand } from './commands/import.ts';
 import { inspectCommand } from './commands/inspect.ts';
@@ -58,6 +59,7 @@ export function makeProgram(): Command {
     viewCommand(),
     stateCommand(),
     entriesCommand(),
+    feedCommand(),
     snapshotsCommand(),
     diffCommand(),
     historyCommand(),

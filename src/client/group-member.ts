@@ -84,7 +84,7 @@ export class GroupMember {
     return undefined;
   }
 
-  /** Where the group continues. */
+  /** The place at which the group continues. */
   get checkpoint(): number {
     return this.#checkpoint;
   }

@@ -5,7 +5,7 @@ import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeProgram } from '../../src/cli/program.ts';
-import { ensureSegmentTable, ensureTables } from '../../src/local/tables.ts';
+import { ensureFeedTable, ensureSegmentTable, ensureTables } from '../../src/local/tables.ts';
 import { type Answer, end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
@@ -26,6 +26,7 @@ const BODY = 'x'.repeat(20_000);
 const ORDERS = ['--entry-table', 'orders', '--segment-table', 'order-segments', '--mapping', 'MAPPING'];
 const REVISIONS = ['--entry-table', 'revisions', '--segment-table', 'revision-segments'];
 const PLAIN = [...REVISIONS, '--table', 'orders'];
+const FEED = ['--feed-table', 'Feed'];
 const KEEP = ['--keep-segments', '1', '--keep-days', '0'];
 
 /**
@@ -79,6 +80,13 @@ const SCRIPT: readonly Step[] = [
   { words: ['table', 'compare', ...PLAIN, '--wait', '0s', '--per', 'partition'] },
   { words: ['table', 'revisions', '{"pk":"order#0","sk":0}', ...PLAIN] },
   { words: ['table', 'export', ...PLAIN], streams: true },
+  { words: ['sweep', ...KEEP, ...FEED] },
+  { words: ['feed', ...FEED], streams: true },
+  { words: ['feed', '--group', 'search', ...FEED], streams: true },
+  { words: ['feed', '--groups', ...FEED] },
+  { words: ['feed', '--rebuild', ...FEED] },
+  { words: ['feed', '--from', '2', ...FEED], streams: true },
+  { words: ['status', 'feed', ...FEED] },
   { words: ['completion', 'bash'] },
 ];
 
@@ -141,6 +149,7 @@ async function openAws(bucket: string): Promise<World> {
   await withClient(place, async (client) => {
     await ensureTables(client, { entryTable: 'Entry', segmentTable: 'Segment' });
     await ensureSegmentTable(client, 'order-segments');
+    await ensureFeedTable(client, 'Feed');
   });
   const environment = {
     AWS_REGION: 'us-east-1',

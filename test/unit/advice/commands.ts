@@ -257,6 +257,10 @@ export const COMMANDS: Cases = {
     // These tests use data that `logfold engine` holds with this option.
     expect(place.words[0]).toBe(option);
   },
+  'Give --feed-table NAME': async (refused) => {
+    const [option = ''] = /--[\w-]+/.exec(await refused(() => here('feed', '--groups'))) ?? [];
+    await here('feed', '--groups', option, 'Feed');
+  },
   'Give 3 to 255 letters, digits and characters of _-. as a name': async (refused) => {
     const advice = await refused(() => here('create', '--entry-table', 'no name'));
     const [least = 0, most = 0] = numbersOf(advice);

@@ -1,0 +1,139 @@
+import type { Feed, FeedItem } from '../../client/feed.ts';
+import { InterruptedError, printable, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
+import { readPolicies } from '../../retention/policies.ts';
+import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
+import { rebuildFeed } from '../../workers/sweep/rebuild-feed.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
+import { describeEntry, entryLine } from '../entry-line.ts';
+import type { Environment } from '../environment.ts';
+import { count, formatDate, formatDuration } from '../format.ts';
+import { type Output, writePart } from '../output.ts';
+import { untilInterrupted } from '../signals.ts';
+
+const HELP = `
+Each line has the checkpoint to continue at behind this entry, the log, and the entry as 'logfold entries' prints it.
+With --json, each entry is one JSON object in a line.
+
+A group remembers how far it is: run the same command again, and it continues. An entry counts as done when its line is
+written. After a crash, the entries of the last 5 seconds may come again. One member of a group works at a time; with
+--follow, another one waits for it.
+
+--rebuild writes all entries of all logs to the feed once more, for example after a loss. Every reader gets them again,
+at higher checkpoints.`;
+
+export function feedCommand() {
+  return command('feed', 'Print the entries of all logs in the order of the feed, one per line.')
+    .option('--from <checkpoint>', 'the checkpoint to begin at; for a group, only if it is new', parse.index)
+    .option('--follow', 'wait for new entries and print them, until interrupted', false)
+    .option('--limit <n>', 'the most entries', parse.count)
+    .option('--group <name>', 'continue where this consumer group stopped, and remember how far it gets')
+    .option('--rebuild', 'begin the feed again, and feed all logs from their first entry on', false)
+    .option('--groups', 'list the consumer groups, and how far each is behind', false)
+    .addHelpText('after', HELP)
+    .addHelpText(
+      'after',
+      examples(
+        'feed --feed-table Feed',
+        'feed --feed-table Feed --from 4711 --follow --json',
+        'feed --feed-table Feed --group search --json | ./index-entries',
+        'feed --feed-table Feed --groups',
+        'feed --feed-table Feed --rebuild',
+      ),
+    )
+    .action(({ from, follow, limit, group, groups, rebuild, ...options }) => {
+      if (options.feedTable === undefined) {
+        throw new UsageError('the table of the feed is not named', { advice: 'Give --feed-table NAME' });
+      }
+      const reads = from !== undefined || follow || limit !== undefined || group !== undefined;
+      if ((groups && (reads || rebuild)) || (rebuild && reads)) {
+        throw new UsageError('--groups and --rebuild exclude every other option of this command');
+      }
+      const place = { ...options, createsFeed: true, endsItself: true };
+      return inEnvironment(place, async (environment, output, stop) => {
+        const { logs, deps } = environment;
+        const { feed } = logs;
+        if (rebuild) return untilInterrupted(() => rebuildAll(environment, output));
+        if (groups) return listGroups(feed, output);
+        const how = { from, follow, limit, signal: stop };
+        const items = group === undefined ? feed.read(how) : feed.consume(group, how);
+        const next = await print(items, { types: deps.types, output, follow });
+        if (stop.aborted) throw interrupted(stop.reason, group, next);
+      });
+    });
+}
+
+interface Printing {
+  readonly types: ReservedTypes;
+  readonly output: Output;
+  readonly follow: boolean;
+}
+
+/** @returns the checkpoint behind the last printed entry; undefined if there was none */
+async function print(items: AsyncIterable<FeedItem>, { types, output, follow }: Printing): Promise<number | undefined> {
+  const width = process.stdout.isTTY ? process.stdout.columns : undefined;
+  const progress = process.stdout.isTTY || follow ? undefined : output.progress('Entries');
+  let read = 0;
+  let next: number | undefined;
+  try {
+    for await (const { checkpoint, log, entry, body } of items) {
+      const line = await entryLine(entry, types, { load: body });
+      const place = `${String(checkpoint).padEnd(10)} ${printable(log)} `;
+      const text = `${place}${describeEntry(line, width && Math.max(0, width - place.length))}`;
+      await writePart(output.json ? `${JSON.stringify({ checkpoint, log, ...line })}\n` : `${text}\n`);
+      next = checkpoint;
+      progress?.update(++read);
+    }
+  } finally {
+    progress?.stop();
+  }
+  return next;
+}
+
+function interrupted(reason: unknown, group: string | undefined, next: number | undefined): unknown {
+  if (!(reason instanceof InterruptedError)) return reason;
+  const how = group === undefined && next !== undefined ? ` with --from ${next}` : '';
+  return new InterruptedError(reason.signal, reason.reason, {
+    advice: `Nothing was changed in the logs. To continue, run the command again${how}`,
+  });
+}
+
+async function rebuildAll({ deps, feed }: Environment, output: Output): Promise<void> {
+  if (feed === undefined) return;
+  const failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
+  const policies = await readPolicies(deps.blobs, DEFAULT_POLICY, deps.parseLog);
+  const rebuilt = await output.during('Logs', (progress) =>
+    rebuildFeed({
+      ...deps,
+      feed,
+      policyOf: (log) => policies.of(log),
+      onFailure: (log, { code, message }) => void failures.push({ log: log ?? null, code, message }),
+      onProgress: (logs) => progress.update(logs),
+    }),
+  );
+  const { from, to, logs, spans } = rebuilt;
+  const failed = failures.map(({ log, code, message }) => {
+    return `FAILED ${log === null ? 'a segment' : printable(log)}: ${code}: ${message}`;
+  });
+  const done = `${count(logs, 'log')} checked, ${count(spans, 'span')} fed from checkpoint ${from} to ${to}, ${failures.length} failed`;
+  output.result({ from, to, logs, spans, failures }, [...failed, done].join('\n'));
+  if (failures.length > 0) process.exitCode = 1;
+}
+
+async function listGroups(feed: Feed, output: Output): Promise<void> {
+  const { end, groups } = await output.during('Groups', async () => {
+    return { end: await feed.end(), groups: await feed.groups() };
+  });
+  const width = Math.max(0, ...groups.map(({ name }) => printable(name).length));
+  const lines = groups.map(({ name, checkpoint, saved, lagSeconds, lease }) => {
+    const behind = lagSeconds === 0 ? 'has everything' : `is ${formatDuration(lagSeconds)} behind`;
+    const member = lease === undefined ? '' : `, a member has the lease until ${formatDate(lease.until / 1000)}`;
+    return `${printable(name).padEnd(width)}  ${checkpoint}, saved ${formatDate(saved)}, ${behind}${member}`;
+  });
+  const document = groups.map(({ name, checkpoint, saved, lagSeconds, lease }) => {
+    return { name, checkpoint, saved, lagSeconds, leaseUntil: lease?.until ?? null };
+  });
+  const none = groups.length === 0 ? ['There are no consumer groups yet.'] : lines;
+  output.result({ end, groups: document }, [...none, `The feed ends at ${end}.`].join('\n'));
+}
