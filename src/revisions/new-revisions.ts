@@ -9,10 +9,10 @@ import { type ImageChange, isNewerRecord } from './image-change.ts';
 import type { SourceTable } from './source-table.ts';
 
 /**
- * The entries that record a change behind the newest revision of its item: none if the log has the
- * record already, one, or a `Gap` and the change if the record's old image is not the item that the
- * newest revision left. Their times are that of the record, but never before the newest revision in
- * the log.
+ * The entries that record a change behind the newest revision of its item. None if the log has the
+ * record already. If the old image is not the item that the newest revision left, records are lost:
+ * a `Gap` comes before the change. The entries have the record's time, or that of the log's newest
+ * revision if it is later.
  * @throws UsageError if the key is malformed
  */
 export function newRevisions(source: SourceTable, { last, time }: LastRevisions, change: ImageChange): NewEntry[] {

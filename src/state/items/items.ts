@@ -12,9 +12,9 @@ export type LiveItem = ItemRevision & { readonly key: string; readonly item: Ite
 
 /** The newest revisions in a log, from which the next revision of an item follows. */
 export interface LastRevisions {
-  /** Of the item; undefined if it has none. */
+  /** The item's newest revision; undefined if it has none. */
   readonly last: ItemRevision | undefined;
-  /** The time of the newest revision of any item in the log, in epoch seconds; 0 if there is none. */
+  /** The time of the log's newest revision, in epoch seconds; 0 if there is none. */
   readonly time: number;
 }
 

@@ -2,6 +2,7 @@ import { EntryExistsError, ItemInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
+import { wholeNumber } from '../../log/attribute.ts';
 import { retry } from '../../log/backoff.ts';
 import {
   type DivisionPolicy,
@@ -20,6 +21,7 @@ import type { Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
 import { hasStop, writeStop } from '../../snapshot/stop.ts';
+import { foldsItems } from '../../state/items/reducer.ts';
 import type { Reducer } from '../../state/reducer.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
@@ -68,6 +70,9 @@ export type DivideResult =
  * and writes directly behind the entry that it counted last. So it changes nothing if nothing is
  * due: a duplicate, a late job, or a job after the application's own Snapshot entry.
  *
+ * The entry has the present time. In a log of revisions, whose entries have the times of a stream's
+ * records, it has the time of the newest entry, so that times do not go back.
+ *
  * It registers the begun segments of a mapped log, and finds out whether the newest Snapshot entry
  * gets its snapshot.
  *
@@ -103,10 +108,12 @@ async function divideOnce(deps: DivideDeps, log: LogId, id: Uint8Array): Promise
   const { tail, newest } = counted;
   // The segment ended after its item was read.
   if (newest.type === types.endSegment) throw new EntryExistsError('the segment ended just now', { log });
-  const created = epochSeconds(deps.now());
+  const now = epochSeconds(deps.now());
+  // Records of a stream come late. Their revisions must not seem older than this entry.
+  const created = foldsItems(deps.reducer) ? (counted.created ?? now) : now;
   const endsSegment = isSegmentDue(division, tail);
   const isCovered = segment.lastSnapshot !== undefined;
-  const isDue = isSnapshotDue(division, tail, created);
+  const isDue = isSnapshotDue(division, tail, now);
   if (!isDue && !endsSegment) return { outcome: 'undivided', reason: 'not due' };
   if (!isDue && !isCovered) return { outcome: 'undivided', reason: 'uncovered' };
   if (await hasStop(deps.blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
@@ -154,20 +161,23 @@ async function stopIfUnfit({ blobs, reducer, now }: DivideDeps, log: LogId, erro
 }
 
 /**
- * Counts a segment's entries since its newest Snapshot entry.
+ * Counts a segment's entries since its newest Snapshot entry, and reads the time of the last one.
  * @returns undefined if no entry follows Last Snapshot
  */
 async function countTail(
   { tables, types, division }: DivideDeps,
   { log, segment, lastSnapshot }: Segment,
-): Promise<{ readonly tail: Tail; readonly newest: EntryHead } | undefined> {
+): Promise<{ readonly tail: Tail; readonly newest: EntryHead; readonly created: number | undefined } | undefined> {
   const before = division.segmentEvery.bytes === undefined ? (lastSnapshot ?? -1) : -1;
   const count = new TailCount(types, before);
   let newest: EntryHead | undefined;
+  let created: number | undefined;
   for await (const page of tables.items(log, { segment, from: before + 1, to: MAX_NUMBER + 1 }, { consistent: true })) {
     for (const item of page) count.add(item);
     const last = page.at(-1);
-    if (last !== undefined) newest = decodeEntryHead(last);
+    if (last === undefined) continue;
+    newest = decodeEntryHead(last);
+    created = wholeNumber(last.C?.N ?? '');
   }
-  return newest && { tail: count.tail, newest };
+  return newest && { tail: count.tail, newest, created };
 }

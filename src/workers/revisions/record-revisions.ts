@@ -65,7 +65,7 @@ export async function recordRevisions(deps: RecordDeps, changes: readonly ImageC
   return { ...counts, failed: changes.filter((change) => failed.has(change)).map(({ sequence }) => sequence) };
 }
 
-/** @throws EntryRejectedError if the reducer refuses the entry, and not because others were faster */
+/** @throws EntryRejectedError if the reducer refuses the entry although nobody was faster */
 async function recordChange(
   document: Document,
   change: ImageChange,

@@ -14,7 +14,7 @@ export interface RevisionLogsDeps {
   readonly platform: Pick<ChunkPlatform, 'sha256'>;
   /** The reducer of the deployment: `items`, which is the default, or `items+history`. */
   readonly reducer?: Reducer | undefined;
-  /** The most documents that stay open; 100 by default. Each holds the entries since its snapshot. */
+  /** The most documents that stay open; 100 by default. Each holds its entries since a snapshot. */
   readonly most?: number | undefined;
 }
 

@@ -1,0 +1,141 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Item } from '../../src/log/attribute.ts';
+import type { ImageChange } from '../../src/revisions/image-change.ts';
+import { withHistory } from '../../src/state/history/with-history.ts';
+import { itemKey } from '../../src/state/items/item-key.ts';
+import { readItemRevision } from '../../src/state/items/item-revision.ts';
+import { liveItems } from '../../src/state/items/items.ts';
+import { ITEMS_MAP, items } from '../../src/state/items/reducer.ts';
+import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
+import { propertyRuns } from '../support/property-runs.ts';
+import { StreamedTable } from '../support/streamed-table.ts';
+
+type Write =
+  | { readonly op: 'put'; readonly id: string; readonly part: number; readonly color: string; readonly by: string }
+  | { readonly op: 'delete' | 'expire'; readonly id: string; readonly part: number }
+  /** Time passes, in seconds. */
+  | { readonly op: 'wait'; readonly seconds: number };
+
+/** How the records of a stream arrive. */
+interface Delivery {
+  /** Records per batch. */
+  readonly size: number;
+  /** Records that a batch has again, from those before it. */
+  readonly again: number;
+  /** The processes that get the batch, at the same time. */
+  readonly processes: readonly ('first' | 'second')[];
+  /** Records of the batch that are lost, by index. */
+  readonly lost: readonly number[];
+  /** Whether the pipeline divides the logs afterwards. */
+  readonly divides: boolean;
+}
+
+const WHOLE: Delivery = { size: 6, again: 0, processes: ['first'], lost: [], divides: false };
+
+const place = { id: fc.constantFrom('a', 'b'), part: fc.constantFrom(1, 2) };
+const write: fc.Arbitrary<Write> = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      op: fc.constant('put' as const),
+      ...place,
+      color: fc.constantFrom('red', 'green', 'blue'),
+      by: fc.constantFrom('ann', 'bob'),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ op: fc.constantFrom('delete' as const, 'expire' as const), ...place }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant('wait' as const), seconds: fc.integer({ min: 1, max: 9 }) }) },
+);
+const delivery = fc.record<Delivery>({
+  size: fc.integer({ min: 1, max: 6 }),
+  again: fc.integer({ min: 0, max: 5 }),
+  processes: fc.constantFrom<Delivery['processes']>(['first'], ['second'], ['first', 'second'], ['first', 'first']),
+  lost: fc.uniqueArray(fc.nat(5), { maxLength: 2 }),
+  divides: fc.boolean(),
+});
+const plan = fc.record({
+  writes: fc.array(write, { minLength: 1, maxLength: 30 }),
+  deliveries: fc.array(delivery, { minLength: 1, maxLength: 6 }),
+  per: fc.constantFrom('item' as const, 'partition' as const),
+  keepsHistory: fc.boolean(),
+});
+
+function itemOf({ id, part }: { readonly id: string; readonly part: number }): Item {
+  return { id: { S: id }, part: { N: String(part) } };
+}
+
+function apply(table: StreamedTable, each: Write): void {
+  if (each.op === 'wait') table.time += each.seconds;
+  else if (each.op === 'put') table.put({ ...itemOf(each), color: { S: each.color }, by: { S: each.by } });
+  else table.remove(itemOf(each), each.op === 'delete' ? 'Delete' : 'Expire');
+}
+
+/**
+ * Delivers the records of a table in batches.
+ * @returns the records that arrived, each once
+ */
+async function deliver(table: StreamedTable, deliveries: readonly Delivery[]): Promise<ImageChange[]> {
+  const recorders = { first: table.recorder(), second: table.recorder(undefined, 1) };
+  const arrived: ImageChange[] = [];
+  for (let at = 0, batch = 0; at < table.records.length; batch++) {
+    const { size, again, processes, lost, divides } = deliveries[batch % deliveries.length] ?? WHOLE;
+    const fresh = table.records.slice(at, at + size).filter((_, i) => !lost.includes(i));
+    const changes = [...arrived.slice(Math.max(0, arrived.length - again)), ...fresh];
+    const results = await Promise.all(processes.map((name) => recordRevisions({ logs: recorders[name] }, changes)));
+    for (const { failed } of results) expect(failed).toEqual([]);
+    expect(results.reduce((sum, { recorded }) => sum + recorded, 0)).toBe(fresh.length);
+    arrived.push(...fresh);
+    at += size;
+    table.deployment.nowMs += 60_000;
+    if (divides) for (const log of new Set(changes.map(({ keys }) => table.logOf(keys)))) await table.divide(log, 3, 6);
+  }
+  return arrived;
+}
+
+/** The revisions of one item, from its records alone. */
+function expected(records: readonly ImageChange[]): unknown[] {
+  const revisions: { change: string; created: number; item: Item | undefined; actor: string | undefined }[] = [];
+  const by = (item: Item | undefined) => (item === undefined ? undefined : String(Object.values(item.by ?? {})));
+  for (const { change, oldImage, newImage, created } of records) {
+    const left = revisions.at(-1)?.item;
+    if (JSON.stringify(left) !== JSON.stringify(oldImage)) {
+      revisions.push({ change: 'Gap', created, item: oldImage, actor: by(oldImage) });
+    }
+    revisions.push({ change, created, item: newImage, actor: by(newImage) });
+  }
+  return revisions;
+}
+
+test('each record that arrived is one revision, whatever arrives twice, at once or never', async () => {
+  await fc.assert(
+    fc.asyncProperty(plan, async ({ writes, deliveries, per, keepsHistory }) => {
+      const reducer = keepsHistory ? withHistory(items) : items;
+      const table = new StreamedTable({ per }, reducer);
+      for (const each of writes) apply(table, each);
+      const arrived = await deliver(table, deliveries);
+      const logs = table.logs();
+      for (const [log, ofLog] of Map.groupBy(arrived, ({ keys }) => table.logOf(keys))) {
+        const document = await logs.open(log, { reducer });
+        const byItem = Map.groupBy(ofLog, ({ keys }) => itemKey(table.source, keys));
+        for (const [key, records] of byItem) {
+          const history = await Array.fromAsync(document.history({ map: ITEMS_MAP, key }));
+          const revisions = history.map(({ value = null }) => readItemRevision(value));
+          expect(revisions.map(({ revision }) => revision)).toEqual(revisions.map((_, i) => i + 1));
+          expect(history.map(({ number }) => number)).toEqual(revisions.map(({ revision }) => revision));
+          const plain = revisions.map(({ revision: _, stream: __, sequence: ___, ...rest }) => rest);
+          expect(plain).toEqual(expected(records));
+        }
+        for (const time of new Set(ofLog.flatMap(({ created }) => [created - 1, created]))) {
+          const left = [...byItem.values()].map((of) => of.findLast(({ created }) => created <= time)?.newImage);
+          const past = await document.at(new Date(time * 1000));
+          const live = (await Array.fromAsync(liveItems(past))).map(({ item }) => item);
+          expect(live).toEqual(expect.arrayContaining(left.filter((item) => item !== undefined)));
+          expect(live.length).toBe(left.filter((item) => item !== undefined).length);
+        }
+      }
+      await logs.close();
+    }),
+    { numRuns: propertyRuns(100) },
+  );
+});
