@@ -2,7 +2,7 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { SNSClient } from '@aws-sdk/client-sns';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
-import { wireLogs } from '../src/adapters/platform/node-logs.ts';
+import { sleep, wireLogs } from '../src/adapters/platform/node-logs.ts';
 import { feedTopic } from '../src/adapters/sns/feed-topic.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
 import type { ReservedTypes } from '../src/log/entry.ts';
@@ -35,7 +35,7 @@ export function wireFeed({ dynamodb, blobs, types, queue, settings }: FeedDeps) 
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   const logs = wireLogs({ store, tables, blobs, types, cacheBytes: CACHE_BYTES });
   return {
-    feed: dividedFeed(new FeedWriter({ logs }), queue),
+    feed: dividedFeed(new FeedWriter({ logs, sleep, random: Math.random }), queue),
     publish: topicArn === undefined ? undefined : feedTopic({ client: new SNSClient(IMPATIENT), topicArn }),
   };
 }

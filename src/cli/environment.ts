@@ -13,7 +13,7 @@ import { MemoryLogStore } from '../adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { foldWatchOf } from '../adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
-import { wireLogs } from '../adapters/platform/node-logs.ts';
+import { sleep, wireLogs } from '../adapters/platform/node-logs.ts';
 import { S3BlobStore } from '../adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { Document } from '../client/document.ts';
@@ -287,7 +287,7 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
     notice,
     settings,
     mapped,
-    feed: feedTable === undefined ? undefined : new FeedWriter({ logs }),
+    feed: feedTable === undefined ? undefined : new FeedWriter({ logs, sleep, random: Math.random }),
   };
 }
 

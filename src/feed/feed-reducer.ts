@@ -21,8 +21,8 @@ const BEHIND_ALL = '\uffff'.repeat(700);
  * the metadata record.
  *
  * A new entry must continue there, so `validate` refuses a span of a writer that has not read the
- * newest entries. The fold itself reads nothing of the state: a writer that opens the feed
- * downloads the chunks of the logs that it feeds, and no others.
+ * newest entries. The fold itself reads no log's position: a read would load a leaf for nearly
+ * every span.
  */
 export const feedReducer: Reducer = {
   name: 'feed',

@@ -99,6 +99,12 @@ function newClient(): Logs {
   });
 }
 
+/** A writer of the feed in another process. */
+function newWriter(): FeedWriter {
+  const sleep = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  return new FeedWriter({ logs: newClient(), sleep, random: () => random.next() });
+}
+
 /** Runs a job and those that follow from it. */
 async function run(job: Job): Promise<void> {
   queued.push(job);
@@ -160,7 +166,7 @@ describe('the feed on the engine', () => {
 
   test('has the entries of all logs, however its writers take turns', { tags: ['I10'] }, async () => {
     for (let i = 0; i < LOGS; i++) written.set(await client.create(), []);
-    const writers = [newClient(), newClient()].map((logs) => new FeedWriter({ logs }));
+    const writers = [newWriter(), newWriter()];
     for (let batch = 0; batch < 150; batch++) {
       const ends = await appendSome();
       await Promise.all(writers.map((writer, i) => writer.add(batch % 3 === i ? ends.slice(2) : ends)));
@@ -197,7 +203,7 @@ describe('the feed on the engine', () => {
   test('goes on behind its archived epochs, for writers and for a reader in the middle', {
     tags: ['I10'],
   }, async () => {
-    const writer = new FeedWriter({ logs: newClient() });
+    const writer = newWriter();
     for (let batch = 0; batch < 30; batch++) {
       await writer.add(await appendSome());
       if (batch % 5 === 4) await divide(FEED_LOG);
@@ -221,8 +227,8 @@ describe('the feed on the engine', () => {
   });
 
   test('has the same entries after it began again', { tags: ['I10'] }, async () => {
-    const restart = await new FeedWriter({ logs: newClient() }).restart();
-    const writer = new FeedWriter({ logs: newClient() });
+    const restart = await newWriter().restart();
+    const writer = newWriter();
     const newest = [...written].map(async ([log]) => {
       const [segment] = await tables.newestSegments(log, 1, { consistent: true });
       const entry = await tables.newestEntry(log, segment?.segment ?? 0, { consistent: true });

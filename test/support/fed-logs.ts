@@ -72,7 +72,7 @@ export class FedLogs {
   readonly tables: LogStore = recordRequests(withFeed(new MemoryLogStore(), new MemoryLogStore()), this.requests);
   readonly store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
   readonly logs: Logs = this.open();
-  readonly writer = new FeedWriter({ logs: this.logs });
+  readonly writer = new FeedWriter({ logs: this.logs, sleep: async () => undefined, random: Math.random });
 
   /** Another client, which shares no cache with the others. */
   open(): Logs {

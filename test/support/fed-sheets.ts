@@ -19,7 +19,7 @@ export class FedSheets {
   readonly store = new ArchivedLogStore(this.tables, { blobs: this.sheets.blobs, platform: nativePlatform });
   readonly deps = { ...this.sheets.deps, tables: this.tables, store: this.store };
   readonly logs = new Logs({ ...this.deps, sleep: async () => undefined, newLogId });
-  readonly writer = new FeedWriter({ logs: this.logs });
+  readonly writer = new FeedWriter({ logs: this.logs, sleep: async () => undefined, random: Math.random });
   readonly queue = new MemoryJobQueue({ now: () => this.sheets.nowMs });
 
   /** How far each log is fed. */

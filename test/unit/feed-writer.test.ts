@@ -5,6 +5,7 @@ import { FeedWriter, type LogEnd } from '../../src/workers/feed/feed-writer.ts';
 import { fedEnds, feedEntries, feedSpans, numberedLog } from '../support/feed.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { unarchived } from '../support/logs.ts';
+import { Random } from '../support/random.ts';
 
 const at = (segment: number, entry: number): Position => ({ segment, entry });
 const end = (number: number, segment: number, entry: number): LogEnd => {
@@ -12,9 +13,17 @@ const end = (number: number, segment: number, entry: number): LogEnd => {
 };
 
 async function openFeed() {
+  const random = new Random(1);
   const live = await LiveLog.create();
   const store = unarchived(live.sheet.tables);
-  return { live, store, writer: () => new FeedWriter({ logs: live.logs() }) };
+  const waits: number[] = [];
+  // Lets the other writers run, as a real wait does.
+  const sleep = async (ms: number): Promise<void> => {
+    waits.push(ms);
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  const writer = () => new FeedWriter({ logs: live.logs(), sleep, random: () => random.next() });
+  return { live, store, waits, writer };
 }
 
 describe('the feed writer', () => {
@@ -77,6 +86,18 @@ describe('the feed writer', () => {
       [numberedLog(2)]: '0/9',
       [numberedLog(3)]: '0/9',
     });
+  });
+
+  test('many writers wait for each other, and none gives up', { tags: ['I10'] }, async () => {
+    const { store, waits, writer } = await openFeed();
+    const writers = Array.from({ length: 12 }, writer);
+    await Promise.all(
+      writers.map(async (each, i) => {
+        for (let entry = 0; entry < 5; entry++) await each.add([end(i, 0, entry)]);
+      }),
+    );
+    expect(Object.values(await fedEnds(store))).toEqual(writers.map(() => '0/4'));
+    expect(waits.length).toBeGreaterThan(0);
   });
 
   test('a writer that missed other entries reads them and goes on', { tags: ['I10'] }, async () => {

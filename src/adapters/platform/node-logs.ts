@@ -89,7 +89,7 @@ export function wireLogs(
 }
 
 /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */
-async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(ms, undefined, { signal }).catch((error: unknown) => {
     if (signal?.aborted !== true) throw error;
   });

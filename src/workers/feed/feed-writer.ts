@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import type { Document } from '../../client/document.ts';
-import type { Logs } from '../../client/logs.ts';
+import type { Logs, LogsDeps } from '../../client/logs.ts';
 import { EntryExistsError, EntryRejectedError, LogNotFoundError } from '../../errors.ts';
 import { checkpointOf } from '../../feed/checkpoint.ts';
 import { appendsEntry, groupSpans, RESTART, type Span } from '../../feed/feed-entry.ts';
@@ -8,6 +8,7 @@ import { FEED_LOG } from '../../feed/feed-log.ts';
 import { fedPosition, feedReducer } from '../../feed/feed-reducer.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
+import { retry } from '../../log/backoff.ts';
 
 /** A position of a log that has an entry. All entries before it exist too. */
 export interface LogEnd {
@@ -25,13 +26,15 @@ export interface Fed {
   readonly checkpoint: number | undefined;
 }
 
-export interface FeedWriterDeps {
+export interface FeedWriterDeps extends Pick<LogsDeps, 'sleep' | 'random'> {
   /** Logs on the table of the feed. */
   readonly logs: Pick<Logs, 'open' | 'client'>;
 }
 
 /** Logs whose positions are read at a time. */
 const LOGS_AT_A_TIME = 400;
+/** Enough for some dozen writers. If all attempts fail, the stream delivers the batch again. */
+const ATTEMPTS = { attempts: 30, baseMs: 10, capMs: 500 };
 
 /**
  * Appends to the feed. Each entry is one conditional write directly behind the last one, so any
@@ -39,13 +42,13 @@ const LOGS_AT_A_TIME = 400;
  * writer keeps the feed open; share one within a process.
  */
 export class FeedWriter {
-  readonly #logs: FeedWriterDeps['logs'];
+  readonly #deps: FeedWriterDeps;
   /** Calls that change the feed: one at a time. */
   readonly #turns = pLimit(1);
   #opening: Promise<Document> | undefined;
 
-  constructor({ logs }: FeedWriterDeps) {
-    this.#logs = logs;
+  constructor(deps: FeedWriterDeps) {
+    this.#deps = deps;
   }
 
   /**
@@ -53,8 +56,9 @@ export class FeedWriter {
    * order, again and with gaps; an end that the feed has changes nothing. Ends of the feed itself
    * are left out.
    *
-   * After an error, the feed may have some of the ends. The same call can be made again.
-   * @throws EntryRejectedError if the newest epoch is full
+   * After an error, the feed may have some of the ends, and the same call can be made again.
+   * @throws TooLargeError if the newest epoch is full
+   * @throws AttemptsExhaustedError if other writers were faster in every attempt
    * @throws DocumentStoppedError if the feed has an entry that cannot be folded
    * @throws the errors of `Document.append`
    */
@@ -63,7 +67,7 @@ export class FeedWriter {
     if (newest.size === 0) return { spans: 0, entries: [], checkpoint: undefined };
     return this.#turns(async () => {
       const document = await this.#open();
-      const added = await appendSpans(document, newest);
+      const added = await this.#appendSpans(document, newest);
       return { ...added, checkpoint: checkpointOf(document.position) };
     });
   }
@@ -82,8 +86,31 @@ export class FeedWriter {
     });
   }
 
+  /** Appends what the feed does not have of some logs. If other writers are faster, looks again. */
+  async #appendSpans(document: Document, ends: ReadonlyMap<LogId, Position>): Promise<Omit<Fed, 'checkpoint'>> {
+    const entries: Position[] = [];
+    let spans = 0;
+    let before = document.position;
+    const retryable = (error: unknown): boolean =>
+      error instanceof EntryExistsError ||
+      // A span of a stale document. The document has read the other entries meanwhile.
+      (error instanceof EntryRejectedError && comparePositions(before, document.position) < 0);
+    const options = { ...ATTEMPTS, ...this.#deps, retryable, failure: 'Feeding failed', where: { log: FEED_LOG } };
+    return retry(options, async (attempt) => {
+      if (attempt > 1) await document.refresh();
+      for (const group of groupSpans(await dueSpans(document, ends))) {
+        const { newest } = document;
+        before = document.position;
+        const added = await document.append(appendsEntry(group), newest && { after: newest });
+        if (added !== undefined) entries.push(added.first);
+        spans += group.length;
+      }
+      return { spans, entries };
+    });
+  }
+
   #open(): Promise<Document> {
-    this.#opening ??= openFeed(this.#logs).catch((error: unknown) => {
+    this.#opening ??= openFeed(this.#deps.logs).catch((error: unknown) => {
       this.#opening = undefined;
       throw error;
     });
@@ -115,27 +142,6 @@ async function openFeed(logs: FeedWriterDeps['logs']): Promise<Document> {
     if (!(error instanceof EntryExistsError)) throw error;
   });
   return open();
-}
-
-async function appendSpans(document: Document, ends: ReadonlyMap<LogId, Position>): Promise<Omit<Fed, 'checkpoint'>> {
-  const entries: Position[] = [];
-  let spans = 0;
-  for (;;) {
-    const { position: before } = document;
-    const due = await dueSpans(document, ends);
-    try {
-      for (const group of groupSpans(due)) {
-        const added = await document.append(appendsEntry(group));
-        if (added !== undefined) entries.push(added.first);
-        spans += group.length;
-      }
-      return { spans, entries };
-    } catch (error) {
-      // If other writers were faster, the document has read their entries by now.
-      const hasMoved = comparePositions(before, document.position) < 0;
-      if (!(error instanceof EntryRejectedError && hasMoved)) throw error;
-    }
-  }
 }
 
 /** The entries up to the given ends that the feed does not have, as far as the document knows. */
