@@ -58,7 +58,9 @@ export class FeedWorld extends World {
   }
 
   writer(ports: FeedPorts): FeedWriter {
-    return new FeedWriter({ logs: this.#logs(ports) });
+    const { scheduler, random } = this;
+    const sleep = (ms: number): Promise<void> => scheduler.sleep(ms);
+    return new FeedWriter({ logs: this.#logs(ports), sleep, random: () => random.next() });
   }
 
   reader(ports: FeedPorts): Feed {
