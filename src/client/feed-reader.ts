@@ -5,6 +5,7 @@ import { checkpointOf } from '../feed/checkpoint.ts';
 import { FEED_ENTRY_VERSIONS, readSpans, type Span } from '../feed/feed-entry.ts';
 import { FEED_LOG } from '../feed/feed-log.ts';
 import { restartPosition } from '../feed/feed-reducer.ts';
+import type { FeedPlace, SpanPlace } from '../feed/group-store.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, nextPosition, type Position, START } from '../ids/position.ts';
 import { BodiesAhead } from '../log/bodies-ahead.ts';
@@ -46,9 +47,15 @@ export interface FeedReaderDeps {
   readonly types: ReservedTypes;
 }
 
-/** The items from a position up to the end that the feed has when they are read. */
+/** An item, and the place behind it. */
+export interface PlacedItem {
+  readonly item: FeedItem;
+  readonly behind: FeedPlace;
+}
+
+/** The items from a place up to the end that the feed has when they are read. */
 export interface FeedPass {
-  readonly items: AsyncIterable<FeedItem>;
+  readonly items: AsyncIterable<PlacedItem>;
   /** The position behind the last entry of the feed that was read. */
   readonly end: Position;
 }
@@ -56,16 +63,19 @@ export interface FeedPass {
 /** Spans that are requested ahead. At most 2 MB of entries of each are in memory. */
 const SPANS_AHEAD = 16;
 
-/** A span, and where a reader continues before and after its last entry. */
-interface SpanPlace {
+/** A span of an entry of the feed. */
+interface ListedSpan {
   readonly span: Span;
+  /** Its index in the entry of the feed. */
+  readonly index: number;
   /** Checkpoint of the entry of the feed. */
   readonly during: number;
+  /** The checkpoint behind the span: the same, or the next one if it is the last span. */
   readonly after: number;
 }
 
 /** A span whose first page has been requested. */
-interface BegunSpan extends SpanPlace {
+interface BegunSpan extends ListedSpan {
   readonly first: IteratorResult<Entry[]>;
   readonly rest: AsyncGenerator<Entry[]>;
 }
@@ -120,11 +130,13 @@ export class FeedReader {
    * Reading throws CheckpointInvalidError if the feed ends before the position, and the errors of
    * {@link readEntries}.
    */
-  pass(from: Position): FeedPass {
+  pass(from: Position, within?: SpanPlace): FeedPass {
     let end = from;
-    const items = this.#items(from, (position) => {
-      end = position;
-    });
+    const items = this.#items(
+      this.#spans(from, within, (position) => {
+        end = position;
+      }),
+    );
     return {
       items,
       get end() {
@@ -133,9 +145,9 @@ export class FeedReader {
     };
   }
 
-  async *#items(from: Position, read: (end: Position) => void): AsyncGenerator<FeedItem> {
-    const begun = inAdvance(this.#spans(from, read), SPANS_AHEAD, (place) => this.#begin(place));
-    for await (const { span, during, after, first, rest } of begun) {
+  async *#items(spans: AsyncIterable<ListedSpan>): AsyncGenerator<PlacedItem> {
+    const begun = inAdvance(spans, SPANS_AHEAD, (listed) => this.#begin(listed));
+    for await (const { span, index, during, after, first, rest } of begun) {
       for (let page = first; page.done !== true; page = await rest.next()) {
         const bodies = new BodiesAhead(
           this.#deps.blobs,
@@ -143,22 +155,35 @@ export class FeedReader {
         );
         for (const entry of page.value) {
           const isLast = comparePositions(entry.position, span.to) === 0;
-          yield { checkpoint: isLast ? after : during, log: span.log, entry, body: () => bodies.load(entry) };
+          const checkpoint = isLast ? after : during;
+          const behind =
+            checkpoint === during ? { checkpoint, within: { span: index, to: entry.position } } : { checkpoint };
+          yield { item: { checkpoint, log: span.log, entry, body: () => bodies.load(entry) }, behind };
         }
       }
     }
   }
 
-  /** The spans of the feed, with the place after the last span of each entry. */
-  async *#spans(from: Position, read: (end: Position) => void): AsyncGenerator<SpanPlace> {
+  /**
+   * The spans of the feed from a place on.
+   * @param read called behind each entry of the feed
+   */
+  async *#spans(
+    from: Position,
+    within: SpanPlace | undefined,
+    read: (end: Position) => void,
+  ): AsyncGenerator<ListedSpan> {
     for await (const page of this.#feedPages(from)) {
       for (const entry of page) {
         const { position } = entry;
         const during = checkpointOf(position);
         const behind = nextPosition(position);
         const spans = await this.#spansOf(entry);
-        for (const [i, span] of spans.entries()) {
-          yield { span, during, after: i === spans.length - 1 ? checkpointOf(behind) : during };
+        const done = comparePositions(position, from) === 0 ? within : undefined;
+        for (const [index, whole] of spans.entries()) {
+          const span = restOf(whole, index, done);
+          const after = index === spans.length - 1 ? checkpointOf(behind) : during;
+          if (span !== undefined) yield { span, index, during, after };
         }
         read(behind);
       }
@@ -174,11 +199,11 @@ export class FeedReader {
     return type === 'Appends' ? readSpans(body) : [];
   }
 
-  async #begin(place: SpanPlace): Promise<BegunSpan> {
-    const { log, after, to } = place.span;
+  async #begin(listed: ListedSpan): Promise<BegunSpan> {
+    const { log, after, to } = listed.span;
     const range = { from: after === undefined ? START : nextPosition(after), to: nextPosition(to) };
     const rest = readEntries({ ...this.#deps, concurrency: 1 }, log, range);
-    return { ...place, first: await rest.next(), rest };
+    return { ...listed, first: await rest.next(), rest };
   }
 
   /** Pages of the feed's own entries. */
@@ -216,4 +241,11 @@ export class FeedReader {
       throw error;
     });
   }
+}
+
+/** The part of a span that is not done; undefined if all of it is. */
+function restOf(span: Span, index: number, done: SpanPlace | undefined): Span | undefined {
+  if (done === undefined || index > done.span) return span;
+  if (index < done.span || comparePositions(done.to, span.to) >= 0) return undefined;
+  return { ...span, after: done.to };
 }

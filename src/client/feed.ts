@@ -1,8 +1,8 @@
 import { UsageError } from '../errors.ts';
 import { checkpointOf, FEED_START, positionOfCheckpoint } from '../feed/checkpoint.ts';
-import { checkGroupName, type FeedGroup } from '../feed/group-store.ts';
-import type { Position } from '../ids/position.ts';
-import { type FeedItem, FeedReader, type FeedReaderDeps } from './feed-reader.ts';
+import { checkGroupName, type FeedGroup, type SpanPlace } from '../feed/group-store.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
+import { type FeedItem, FeedReader, type FeedReaderDeps, type PlacedItem } from './feed-reader.ts';
 import { GroupMember, type GroupMemberDeps } from './group-member.ts';
 import { checkOptionNames } from './options.ts';
 
@@ -56,7 +56,7 @@ export class Feed {
    */
   read(options: FeedReadOptions = {}): AsyncGenerator<FeedItem, undefined> {
     const { from = FEED_START } = checkOptions('read', options);
-    return this.#items(positionOfCheckpoint(from), options, async () => undefined);
+    return this.#read(positionOfCheckpoint(from), options);
   }
 
   /**
@@ -91,6 +91,10 @@ export class Feed {
     return Promise.all(groups.map(async (group) => ({ ...group, lagSeconds: await this.#lag(group, end) })));
   }
 
+  async *#read(from: Position, options: FeedReadOptions): AsyncGenerator<FeedItem, undefined> {
+    for await (const { item } of this.#items(from, undefined, options, async () => undefined)) yield item;
+  }
+
   async #lag({ checkpoint }: FeedGroup, end: number): Promise<number> {
     if (checkpoint >= end) return 0;
     const created = await this.#reader.createdAt(positionOfCheckpoint(checkpoint));
@@ -103,14 +107,14 @@ export class Feed {
     if (member === undefined) return;
     let hasFailed = false;
     try {
-      const start = positionOfCheckpoint(member.checkpoint);
-      const items = this.#items(start, options, async (end) => {
+      const { checkpoint, within } = member.place;
+      const items = this.#items(positionOfCheckpoint(checkpoint), within, options, async (end) => {
         member.reached(end);
         if (waits) await member.pause();
       });
-      for await (const item of items) {
+      for await (const { item, behind } of items) {
         yield item;
-        await member.done(item.checkpoint);
+        await member.done(behind);
       }
     } catch (error) {
       hasFailed = true;
@@ -126,12 +130,13 @@ export class Feed {
   /** @param reachEnd called at the end of the feed, with its checkpoint */
   async *#items(
     from: Position,
+    within: SpanPlace | undefined,
     { follow = false, signal, limit = Number.POSITIVE_INFINITY }: FeedReadOptions,
     reachEnd: (checkpoint: number) => Promise<void>,
-  ): AsyncGenerator<FeedItem, undefined> {
+  ): AsyncGenerator<PlacedItem, undefined> {
     let next = await this.#reader.startFrom(from);
     for (let left = limit; ; ) {
-      const pass = this.#reader.pass(next);
+      const pass = this.#reader.pass(next, comparePositions(next, from) === 0 ? within : undefined);
       for await (const item of pass.items) {
         if (isAborted(signal)) return;
         yield item;

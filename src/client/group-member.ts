@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import { FeedGroupBusyError } from '../errors.ts';
-import type { GroupStore } from '../feed/group-store.ts';
+import type { FeedPlace, GroupStore } from '../feed/group-store.ts';
 import { epochSeconds } from '../log/entry.ts';
 
 export interface GroupMemberDeps {
@@ -31,10 +31,10 @@ const RENEW_MS = 20_000;
 const MAX_RENEWALS = 45;
 /** Time between two attempts to take the lease, in milliseconds. */
 const RETRY_MS = 5_000;
-/** A checkpoint is saved after so many items, or after this time in milliseconds. */
+/** The place is saved after so many items, or after this time in milliseconds. */
 const [SAVE_ITEMS, SAVE_MS] = [1_000, 5_000];
 
-/** The member of a consumer group that works: it has the lease, and saves the checkpoint. */
+/** The member of a consumer group that works: it has the lease, and saves the place. */
 export class GroupMember {
   readonly #deps: GroupMemberDeps;
   readonly #group: string;
@@ -42,20 +42,20 @@ export class GroupMember {
   /** Writes of this member: one at a time, so that they arrive in order. */
   readonly #writes = pLimit(1);
   readonly #left = new AbortController();
-  #checkpoint: number;
-  #saved: number;
+  #place: FeedPlace;
+  #saved: FeedPlace;
   #savedMs: number;
   #items = 0;
   #renewals = 0;
   #isRenewing = false;
   #isLost = false;
 
-  private constructor(deps: GroupMemberDeps, group: string, owner: string, checkpoint: number) {
+  private constructor(deps: GroupMemberDeps, group: string, owner: string, place: FeedPlace) {
     this.#deps = deps;
     this.#group = group;
     this.#owner = owner;
-    this.#checkpoint = checkpoint;
-    this.#saved = checkpoint;
+    this.#place = place;
+    this.#saved = place;
     this.#savedMs = deps.now();
     this.#keepLease();
   }
@@ -71,8 +71,10 @@ export class GroupMember {
     while (signal?.aborted !== true) {
       const now = deps.now();
       const first = { checkpoint: from, saved: epochSeconds(now) };
-      const { lease, checkpoint } = await deps.groups.take(group, { owner, until: now + LEASE_MS }, first, now);
-      if (lease === undefined || lease.owner === owner) return new GroupMember(deps, group, owner, checkpoint);
+      const { lease, checkpoint, within } = await deps.groups.take(group, { owner, until: now + LEASE_MS }, first, now);
+      if (lease === undefined || lease.owner === owner) {
+        return new GroupMember(deps, group, owner, { checkpoint, within });
+      }
       if (!waits) {
         const until = new Date(lease.until).toISOString();
         throw new FeedGroupBusyError(`another member of group '${group}' reads the feed`, {
@@ -85,16 +87,16 @@ export class GroupMember {
   }
 
   /** The place at which the group continues. */
-  get checkpoint(): number {
-    return this.#checkpoint;
+  get place(): FeedPlace {
+    return this.#place;
   }
 
   /**
-   * The member has done an item. Saves the checkpoint now and then.
+   * The member has done an item. Saves the place behind it now and then.
    * @throws FeedGroupBusyError if another member has taken over
    */
-  async done(checkpoint: number): Promise<void> {
-    this.reached(checkpoint);
+  async done(place: FeedPlace): Promise<void> {
+    this.#place = place;
     this.#items++;
     if (this.#items >= SAVE_ITEMS || Math.abs(this.#deps.now() - this.#savedMs) >= SAVE_MS) await this.#save();
     this.#checkLease();
@@ -103,24 +105,24 @@ export class GroupMember {
 
   /** There is no item before a checkpoint that the member has not done. */
   reached(checkpoint: number): void {
-    this.#checkpoint = Math.max(this.#checkpoint, checkpoint);
+    if (checkpoint > this.#place.checkpoint) this.#place = { checkpoint };
   }
 
   /**
-   * The member is about to wait for the next item. Saves the checkpoint if it has moved.
+   * The member is about to wait for the next item. Saves the place if it has moved.
    * @throws FeedGroupBusyError if another member has taken over
    */
   async pause(): Promise<void> {
-    if (this.#checkpoint > this.#saved) await this.#save();
+    if (this.#place !== this.#saved) await this.#save();
     this.#checkLease();
     this.#keepLease();
   }
 
-  /** Saves the checkpoint, and gives the lease back. */
+  /** Saves the place, and gives the lease back. */
   async leave(): Promise<void> {
     this.#left.abort();
     await this.#writes(async () => {
-      const progress = { checkpoint: this.#checkpoint, saved: epochSeconds(this.#deps.now()) };
+      const progress = { ...this.#place, saved: epochSeconds(this.#deps.now()) };
       if (!this.#isLost) await this.#deps.groups.release(this.#group, this.#owner, progress);
     });
   }
@@ -128,12 +130,12 @@ export class GroupMember {
   #save(): Promise<void> {
     return this.#writes(async () => {
       if (this.#isLost || this.#left.signal.aborted) return;
-      const checkpoint = this.#checkpoint;
+      const place = this.#place;
       const now = this.#deps.now();
       const lease = { owner: this.#owner, until: now + LEASE_MS };
-      const progress = { checkpoint, saved: epochSeconds(now) };
+      const progress = { ...place, saved: epochSeconds(now) };
       this.#isLost = !(await this.#deps.groups.save(this.#group, lease, progress));
-      this.#saved = checkpoint;
+      this.#saved = place;
       this.#savedMs = now;
       this.#items = 0;
     });

@@ -30,7 +30,7 @@ export type { ByteSource } from '../codec/bytes.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
 export type { Value } from '../codec/value.ts';
 export * from '../errors.ts';
-export type { FeedGroup, GroupLease, GroupProgress, GroupStore } from '../feed/group-store.ts';
+export type { FeedGroup, FeedPlace, GroupLease, GroupProgress, GroupStore, SpanPlace } from '../feed/group-store.ts';
 export { type LogId, parseLogId, textLogId } from '../ids/log-id.ts';
 export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
 export { decodeEntryBody } from '../log/body.ts';

@@ -1,12 +1,31 @@
 import { UsageError } from '../errors.ts';
+import type { Position } from '../ids/position.ts';
 
-/** A consumer group of the feed. */
-export interface FeedGroup {
-  readonly name: string;
-  /** The place at which the group continues. */
+/** A place in the feed: everything before it is done. */
+export interface FeedPlace {
+  /** That of the entry of the feed whose items are not all done. */
   readonly checkpoint: number;
-  /** When the checkpoint was saved, in epoch seconds. */
+  /** The items of that entry that are done; absent if none is. */
+  readonly within?: SpanPlace | undefined;
+}
+
+/** A place among the items of one entry of the feed: behind an entry of a span. */
+export interface SpanPlace {
+  /** Index of the span in the entry of the feed. All spans before it are done. */
+  readonly span: number;
+  /** The last entry of the span that is done. */
+  readonly to: Position;
+}
+
+/** How far a group is. */
+export interface GroupProgress extends FeedPlace {
+  /** Epoch seconds. */
   readonly saved: number;
+}
+
+/** A consumer group of the feed, and the place at which it continues. */
+export interface FeedGroup extends GroupProgress {
+  readonly name: string;
   /** The member that works, even if its time is over. Absent if no member has the lease. */
   readonly lease?: GroupLease;
 }
@@ -17,13 +36,6 @@ export interface GroupLease {
   readonly owner: string;
   /** Epoch milliseconds; afterwards any member may take the lease. */
   readonly until: number;
-}
-
-/** How far a member is. */
-export interface GroupProgress {
-  readonly checkpoint: number;
-  /** Epoch seconds. */
-  readonly saved: number;
 }
 
 /** Remembers the groups that consume the feed. A write may be repeated: the result is the same. */
@@ -44,14 +56,14 @@ export interface GroupStore {
   take(name: string, lease: GroupLease, first: GroupProgress, now: number): Promise<FeedGroup>;
 
   /**
-   * Saves a checkpoint, and renews the lease. Changes nothing if another member has the lease or
+   * Saves a place, and renews the lease. Changes nothing if another member has the lease or
    * the group has a later checkpoint.
-   * @returns whether the group has this checkpoint and this lease afterwards
+   * @returns whether the group has this place and this lease afterwards
    */
   save(name: string, lease: GroupLease, progress: GroupProgress): Promise<boolean>;
 
   /**
-   * Saves a checkpoint, and gives the lease back. Changes nothing if another member has the lease
+   * Saves a place, and gives the lease back. Changes nothing if another member has the lease
    * or the group has a later checkpoint.
    */
   release(name: string, owner: string, progress: GroupProgress): Promise<void>;

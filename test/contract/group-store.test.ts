@@ -64,6 +64,20 @@ describe.each(backends)('group store: $name', ({ open }) => {
     expect(await store.get('search')).toEqual({ name: 'search', ...progress, lease: renewed });
   });
 
+  test('a place within an entry of the feed is kept until a later one is saved', async () => {
+    await store.take('search', leaseOf('ann'), FIRST, NOW);
+    const within = { span: 399, to: { segment: 2 ** 32 - 1, entry: 17 } };
+    const place = { checkpoint: 5, within, saved: 1_001 };
+    expect(await store.save('search', leaseOf('ann'), place)).toBe(true);
+    expect(await store.get('search')).toEqual({ name: 'search', ...place, lease: leaseOf('ann') });
+    await store.release('search', 'ann', place);
+    const late = leaseOf('bob', NOW + MINUTE + 1);
+    expect(await store.take('search', late, FIRST, NOW)).toEqual({ name: 'search', ...place, lease: late });
+    const next = { checkpoint: 6, saved: 1_002 };
+    await store.save('search', late, next);
+    expect(await store.get('search')).toEqual({ name: 'search', ...next, lease: late });
+  });
+
   test('a checkpoint never goes back', async () => {
     await store.take('search', leaseOf('ann'), FIRST, NOW);
     expect(await store.save('search', leaseOf('ann'), { checkpoint: 4, saved: 1_001 })).toBe(false);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { FeedItem } from '../../src/client/feed.ts';
 import type { GroupLease, GroupProgress } from '../../src/feed/group-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { FedLogs, settled } from '../support/fed-logs.ts';
+import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
 
 /** A log with so many entries. The feed got them one by one. */
 async function fedLog(entries: number): Promise<{ fed: FedLogs; log: LogId }> {
@@ -73,6 +73,34 @@ describe('a consumer group', () => {
     expect(await consumed(fed)).toEqual([2, 3]);
   });
 
+  test('continues within what the feed got together', async () => {
+    const fed = new FedLogs();
+    const [a, b, c] = [await fed.create(), await fed.create(), await fed.create()];
+    for (const log of [a, b]) await fed.append(log, 2);
+    await fed.feed(a, b, c);
+    await fed.append(c, 1);
+    await fed.feed(c);
+    const texts: string[] = [];
+    for (let runs = 0; runs < 9; runs++) {
+      const items = await Array.fromAsync(fed.open().feed.consume('search', { limit: 1 }));
+      texts.push(...itemTexts(items, [a, b, c]));
+    }
+    expect(texts).toEqual([
+      ...['a 0/0 1', 'a 0/1 1', 'a 0/2 1', 'b 0/0 1', 'b 0/1 1', 'b 0/2 1'],
+      ...['c 0/0 2', 'c 0/1 3'],
+    ]);
+  });
+
+  test('reads none of what is done within an entry of the feed', async () => {
+    const fed = new FedLogs();
+    const logs = await Promise.all(Array.from({ length: 30 }, () => fed.create()));
+    await fed.feed(...logs);
+    await Array.fromAsync(fed.logs.feed.consume('search', { limit: 28 }));
+    fed.requests.length = 0;
+    expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(2);
+    expect(fed.requests.filter((name) => name === 'entries')).toHaveLength(2 + 1);
+  });
+
   test('saves every 1,000 items', async () => {
     const fed = new FedLogs();
     const logs = await Promise.all(Array.from({ length: 1_200 }, () => fed.create()));
@@ -83,6 +111,7 @@ describe('a consumer group', () => {
     expect(saves.count).toBe(0);
     await member.next();
     expect(saves.count).toBe(1);
+    expect(await fed.groups.get('search')).toMatchObject({ within: { span: 999 - 800 } });
     await member.return(undefined);
   });
 

@@ -7,7 +7,9 @@ import {
   type GroupLease,
   type GroupProgress,
   type GroupStore,
+  type SpanPlace,
 } from '../../feed/group-store.ts';
+import { formatPosition, parsePosition } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import type { PrimaryKey } from '../../log/item-codec.ts';
 import { storedItems } from '../../log/item-json.ts';
@@ -27,8 +29,8 @@ const HASH_BYTES = 12;
 
 /**
  * The groups of a feed, in the feed's table. An item has the key `S`, `N`: the text `groups`, and a
- * number from the SHA-256 of the name. `G` is the name, `K` the checkpoint, and `C` the time of its
- * save. While a member has the lease, `O` is its owner and `U` its end in epoch milliseconds.
+ * number from the SHA-256 of the name. `G` is the name, `K` the checkpoint, `P` the place within the
+ * entry of the feed, and `C` the time of the save. While a member has the lease, `O` is its owner and `U` its end in epoch milliseconds.
  *
  * Every method throws ResourceMissingError if the table does not exist, and CredentialsError if
  * there are no credentials or AWS refuses them.
@@ -76,41 +78,47 @@ export class DynamoDbGroupStore implements GroupStore {
     return decodeGroup(item);
   }
 
-  async save(name: string, lease: GroupLease, { checkpoint, saved }: GroupProgress): Promise<boolean> {
+  save(name: string, { owner, until }: GroupLease, progress: GroupProgress): Promise<boolean> {
+    return this.#save(name, owner, progress, until);
+  }
+
+  async release(name: string, owner: string, progress: GroupProgress): Promise<void> {
+    await this.#save(name, owner, progress, undefined);
+  }
+
+  /** @param until the new end of the lease; undefined to remove the lease */
+  #save(name: string, owner: string, progress: GroupProgress, until: number | undefined): Promise<boolean> {
+    const { checkpoint, saved, within } = progress;
+    const sets = ['K = :checkpoint', 'C = :saved'];
+    const removes: string[] = [];
+    if (within === undefined) removes.push('P');
+    else sets.push('P = :place');
+    if (until === undefined) removes.push('O', 'U');
+    else sets.push('U = :until');
     return this.#requests.update({
       TableName: this.#table,
       Key: groupKey(name),
-      UpdateExpression: 'SET K = :checkpoint, C = :saved, U = :until',
-      ConditionExpression: MAY_SAVE,
-      ExpressionAttributeValues: {
-        ':checkpoint': { N: String(checkpoint) },
-        ':saved': { N: String(saved) },
-        ':until': { N: String(lease.until) },
-        ':owner': { S: lease.owner },
-      },
-    });
-  }
-
-  async release(name: string, owner: string, { checkpoint, saved }: GroupProgress): Promise<void> {
-    await this.#requests.update({
-      TableName: this.#table,
-      Key: groupKey(name),
-      UpdateExpression: 'SET K = :checkpoint, C = :saved REMOVE O, U',
-      ConditionExpression: MAY_SAVE,
+      UpdateExpression: `SET ${sets.join(', ')}${removes.length === 0 ? '' : ` REMOVE ${removes.join(', ')}`}`,
+      ConditionExpression: 'O = :owner AND K <= :checkpoint',
       ExpressionAttributeValues: {
         ':checkpoint': { N: String(checkpoint) },
         ':saved': { N: String(saved) },
         ':owner': { S: owner },
+        ...(within !== undefined && { ':place': { S: `${within.span}:${formatPosition(within.to)}` } }),
+        ...(until !== undefined && { ':until': { N: String(until) } }),
       },
     });
   }
 }
 
-const MAY_SAVE = 'O = :owner AND K <= :checkpoint';
-
 function groupKey(name: string): PrimaryKey {
   const hash = sha256(new TextEncoder().encode(name)).subarray(0, HASH_BYTES);
   return { S: { B: PARTITION }, N: { N: String(BigInt(`0x${bytesToHex(hash)}`)) } };
+}
+
+function parsePlace(text: string): SpanPlace {
+  const [span = '', to = ''] = text.split(':');
+  return { span: Number(span), to: parsePosition(to) };
 }
 
 function decodeGroup(item: StoredItem): FeedGroup {
@@ -119,6 +127,7 @@ function decodeGroup(item: StoredItem): FeedGroup {
     name: reader.string('G'),
     checkpoint: reader.integer('K'),
     saved: reader.integer('C'),
+    ...(item.P !== undefined && { within: reader.parsed('P', () => parsePlace(reader.string('P'))) }),
     ...(item.O !== undefined && { lease: { owner: reader.string('O'), until: reader.integer('U') } }),
   };
 }
