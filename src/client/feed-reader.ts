@@ -1,6 +1,6 @@
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import type { Value } from '../codec/value.ts';
-import { CheckpointInvalidError, EntryGapError, LogNotFoundError } from '../errors.ts';
+import { CheckpointInvalidError, EntryExistsError, EntryGapError, LogNotFoundError } from '../errors.ts';
 import { checkpointOf } from '../feed/checkpoint.ts';
 import { FEED_ENTRY_VERSIONS, readSpans, type Span } from '../feed/feed-entry.ts';
 import { FEED_LOG } from '../feed/feed-log.ts';
@@ -63,6 +63,9 @@ export interface FeedPass {
 /** Spans that are requested ahead. At most 2 MB of entries of each are in memory. */
 const SPANS_AHEAD = 16;
 
+/** Attempts to find the end of the feed while epochs begin. */
+const END_ATTEMPTS = 3;
+
 /** A span of an entry of the feed. */
 interface ListedSpan {
   readonly span: Span;
@@ -90,11 +93,14 @@ export class FeedReader {
 
   /** The position behind the newest entry of the feed; the start if there is no feed yet. */
   async end(): Promise<Position> {
-    try {
-      return nextPosition((await queryNewest(this.#deps, FEED_LOG, { consistent: true })).position);
-    } catch (error) {
-      if (error instanceof LogNotFoundError) return START;
-      throw error;
+    for (let attempts = 1; ; attempts++) {
+      try {
+        return nextPosition((await queryNewest(this.#deps, FEED_LOG, { consistent: true })).position);
+      } catch (error) {
+        if (error instanceof LogNotFoundError) return START;
+        // An epoch began between two requests.
+        if (!(error instanceof EntryExistsError) || attempts === END_ATTEMPTS) throw error;
+      }
     }
   }
 
