@@ -751,6 +751,47 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'mapped-end-too-early',
+    fault: 'the feed leaves out the Snapshot entry behind the last item of a full block',
+    test: 'test/unit/log-ends.test.ts',
+    edits: [
+      {
+        file: 'mapping/log-ends.ts',
+        from: 'newestEntryOf(layout, index + 1) ?? 0',
+        to: 'entryOfItem(layout, index)',
+      },
+      {
+        file: 'mapping/log-ends.ts',
+        from: "import { indexAfter, newestEntryOf } from './layout.ts';",
+        to: "import { entryOfItem, indexAfter } from './layout.ts';",
+      },
+    ],
+  },
+  {
+    name: 'retried-batch-unpublished',
+    fault: 'a batch that an earlier delivery fed is not published, although that delivery failed',
+    test: 'test/unit/feed-stream.test.ts',
+    edits: [
+      {
+        file: 'functions/stream-function.ts',
+        from: '    if (checkpoint === undefined) return true;\n',
+        to: '    if (checkpoint === undefined || spans === 0) return true;\n',
+      },
+    ],
+  },
+  {
+    name: 'end-at-snapshot-missed',
+    fault: 'a sweep does not feed a log without an entry behind Last Snapshot',
+    test: 'test/unit/feed-sweep.test.ts',
+    edits: [
+      {
+        file: 'workers/sweep/pending-snapshots.ts',
+        from: 'end === undefined ? from : Math.min(from, lastSnapshot ?? 0);',
+        to: 'from;',
+      },
+    ],
+  },
+  {
     name: 'part-of-file-unchecked',
     fault: 'a file that a reducer reads in part is folded although its bytes do not have their hash',
     test: 'test/unit/file-entries.test.ts',
