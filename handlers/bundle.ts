@@ -8,7 +8,7 @@ const ROOT = join(import.meta.dirname, '..');
  * The functions. `<name>.ts` in this folder exports the handler, and `build/<name>` is the
  * function's code.
  */
-export const FUNCTIONS = ['stream', 'snapshot', 'maintain', 'sweep', 'replay'] as const;
+export const FUNCTIONS = ['stream', 'snapshot', 'maintain', 'sweep', 'replay', 'revisions'] as const;
 
 /**
  * The modules of each function, beside that with its name. The template chooses one by its

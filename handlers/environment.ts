@@ -1,6 +1,13 @@
 import * as z from 'zod';
 import { DeploymentInvalidError, MappingInvalidError, PolicyInvalidError } from '../src/errors.ts';
-import { type DivisionPolicy, divisionOf, MAX_DIVISION, MIN_DIVISION_BYTES } from '../src/log/division-policy.ts';
+import {
+  type DivisionPolicy,
+  divides,
+  divisionOf,
+  MAX_DIVISION,
+  MIN_DIVISION_BYTES,
+  REVISIONS_DIVISION,
+} from '../src/log/division-policy.ts';
 import { ReservedTypes } from '../src/log/entry.ts';
 import { MAPPED_TYPES } from '../src/mapping/layout.ts';
 import { readMapping } from '../src/mapping/ready-made.ts';
@@ -39,6 +46,9 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   SNAPSHOT_EVERY_MINUTES: 'SnapshotEveryMinutes',
   SEGMENT_EVERY_ENTRIES: 'SegmentEveryEntries',
   SEGMENT_EVERY_BYTES: 'SegmentEveryBytes',
+  REVISIONS_STREAM_ARN: 'RevisionsStreamArn',
+  REVISIONS_PER: 'RevisionsPer',
+  REVISIONS_ACTOR: 'RevisionsActor',
 };
 
 /** The settings that all functions need. */
@@ -53,6 +63,8 @@ const division = z.object({
   SNAPSHOT_EVERY_MINUTES: limit({ min: 1, max: MAX_DIVISION.snapshotEveryMinutes }),
   SEGMENT_EVERY_ENTRIES: limit({ min: 1, max: MAX_DIVISION.segmentEveryEntries }),
   SEGMENT_EVERY_BYTES: limit({ min: MIN_DIVISION_BYTES, max: MAX_DIVISION.segmentEveryBytes }),
+  // Empty if no revisions are recorded.
+  REVISIONS_STREAM_ARN: z.string().default(''),
 });
 const stores = z.object({
   ENTRY_TABLE: z.string().min(1),
@@ -83,6 +95,11 @@ export const workEnvironment = schema
   .extend(policy.shape)
   .extend(reducer.shape)
   .extend({ SNAPSHOT_QUEUE_URL: z.url(), MAINTENANCE_QUEUE_URL: z.url(), EXPIRE_WRITE_UNITS: writeUnits });
+export const revisionsEnvironment = schema
+  .extend(division.shape)
+  .extend(stores.shape)
+  .extend(reducer.shape)
+  .extend({ REVISIONS_PER: z.enum(['item', 'partition']), REVISIONS_ACTOR: z.string() });
 export const replayEnvironment = schema.extend(stores.shape).extend(reducer.shape);
 export const feedStreamEnvironment = streamEnvironment.extend(stores.shape).extend(feed.shape);
 export const feedSweepEnvironment = workEnvironment.extend(feed.shape);
@@ -92,6 +109,9 @@ export type StoreEnvironment = z.infer<typeof stores> & z.infer<typeof schema>;
 
 /** Settings of the functions that write to the feed. */
 export type FeedEnvironment = StoreEnvironment & z.infer<typeof feed>;
+
+/** Settings of the revisions function. */
+export type RevisionsEnvironment = z.infer<typeof revisionsEnvironment>;
 
 /** Settings of the functions snapshot, maintain and sweep. */
 export type WorkEnvironment = z.infer<typeof workEnvironment>;
@@ -142,7 +162,7 @@ export function mappingOf({ MAPPING: text }: z.infer<typeof schema>): SchemaMapp
  */
 export function divisionPolicyOf(settings: z.infer<typeof division> & z.infer<typeof schema>): DivisionPolicy {
   // Each number is in its range. Together they may not fit a mapping.
-  return fromParameter('SegmentEveryEntries', `is ${settings.SEGMENT_EVERY_ENTRIES}`, () =>
+  const policy = fromParameter('SegmentEveryEntries', `is ${settings.SEGMENT_EVERY_ENTRIES}`, () =>
     divisionOf(
       {
         snapshotEveryEntries: settings.SNAPSHOT_EVERY_ENTRIES,
@@ -154,6 +174,7 @@ export function divisionPolicyOf(settings: z.infer<typeof division> & z.infer<ty
       settings.MAPPING !== '',
     ),
   );
+  return settings.REVISIONS_STREAM_ARN !== '' && !divides(policy) ? REVISIONS_DIVISION : policy;
 }
 
 /**

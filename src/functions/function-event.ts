@@ -5,6 +5,7 @@ import type { RoutedJob, StreamRecord } from '../workers/dispatch/route-stream-r
 import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { PartlyReplayed, Replayed } from '../workers/inspect/replay.ts';
 import type { Job } from '../workers/jobs/job.ts';
+import type { CompareResult } from '../workers/revisions/compare-table.ts';
 import type { SweepResult } from '../workers/sweep/sweep-result.ts';
 
 /** One delivery of a message. */
@@ -113,8 +114,27 @@ export interface ReplayEvent {
   readonly replayed: Replayed | PartlyReplayed;
 }
 
+/** An event of the revisions function. `run` is the id of the request. */
+export type RevisionsEvent =
+  /** A record was malformed, or its change could not be recorded. Lambda delivers it again. */
+  | { readonly kind: 'unrecorded'; readonly run: string; readonly sequence: string; readonly error: unknown }
+  | {
+      readonly kind: 'recorded';
+      readonly run: string;
+      /** Changes that became revisions. */
+      readonly recorded: number;
+      /** `Gap` revisions. */
+      readonly gaps: number;
+      /** Records that Lambda delivers again. */
+      readonly failed: number;
+      readonly ms: number;
+    }
+  /** A log, or the whole table if it is undefined, could not be compared. */
+  | { readonly kind: 'uncompared'; readonly run: string; readonly log: LogId | undefined; readonly error: unknown }
+  | { readonly kind: 'compared'; readonly run: string; readonly result: CompareResult; readonly ms: number };
+
 /** An event of a function, for logs and metrics. */
-export type FunctionEvent = StreamEvent | JobEvent | SweepEvent | ReplayEvent;
+export type FunctionEvent = StreamEvent | JobEvent | SweepEvent | ReplayEvent | RevisionsEvent;
 
 /** The part of Lambda's context that functions use. */
 export interface Invocation {

@@ -93,6 +93,29 @@ export function logLine(event: FunctionEvent): LogLine {
         : 'looked for logs in a part of the table; the next run continues from there';
       return line('info', message, { correlationId: run, ms: Math.round(ms), ...result });
     }
+    case 'unrecorded': {
+      const { run, sequence: sequenceNumber, error } = event;
+      const fields = { correlationId: run, sequenceNumber, ...placeOfError(error), error };
+      return line('error', 'a change of the plain table was not recorded; Lambda delivers it again', fields);
+    }
+    case 'recorded': {
+      const { kind: _, run: correlationId, ms, ...counts } = event;
+      const message = 'recorded changes of the plain table';
+      return line(counts.gaps > 0 ? 'warn' : 'info', message, { correlationId, ms: Math.round(ms), ...counts });
+    }
+    case 'uncompared': {
+      const { run, log, error } = event;
+      const message = `${log === undefined ? 'the plain table' : 'a log of the plain table'} could not be compared`;
+      return line('error', message, { correlationId: run, ...placeOfError(error), log, error });
+    }
+    case 'compared': {
+      const { run, result, ms } = event;
+      const message = result.complete
+        ? 'compared the plain table with its revisions'
+        : 'compared a part of the plain table with its revisions; the next run continues from there';
+      const level = result.gaps > 0 || result.failed > 0 ? 'warn' : 'info';
+      return line(level, message, { correlationId: run, ms: Math.round(ms), ...result });
+    }
     case 'replayed': {
       const { run, log, replayed } = event;
       const from = replayed.from && formatPosition(replayed.from);

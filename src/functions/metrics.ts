@@ -34,6 +34,14 @@ export function metricsOf(event: FunctionEvent): Metric[] {
       return [count('FeedFailures', 1)];
     case 'replayed':
       return [count('ReplaysDiffered', differs(event) ? 1 : 0)];
+    case 'unrecorded':
+      return [count('RecordsFailed', 1)];
+    case 'recorded':
+      return [count('RevisionsRecorded', event.recorded), count('GapsFound', event.gaps)];
+    case 'compared':
+      return [count('ItemsCompared', event.result.items), count('GapsFound', event.result.gaps)];
+    case 'uncompared':
+      return [count('LogsFailed', 1)];
     case 'routed':
     case 'visibility unchanged':
     case 'due':

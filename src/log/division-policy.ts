@@ -41,6 +41,12 @@ export const MAPPED_DIVISION: DivisionPolicy = {
   segmentEvery: { entries: MAPPED_SEGMENT_EVERY },
 };
 
+/** The policy of revisions by default: nobody asks for snapshots of their logs. */
+export const REVISIONS_DIVISION: DivisionPolicy = {
+  snapshotEvery: { entries: 100 },
+  segmentEvery: { entries: 1_000 },
+};
+
 /** The highest value of each setting. */
 export const MAX_DIVISION = {
   snapshotEveryEntries: 1_000_000,

@@ -16,54 +16,14 @@ import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../src/store/keys.ts';
 import { encodeJob } from '../../src/workers/jobs/job.ts';
 import { readSweepNote } from '../../src/workers/sweep/sweep-note.ts';
-import type { NeededRight } from '../support/aws-gateway.ts';
-import {
-  allows,
-  type DeployedFunction,
-  deployedFunctions,
-  matches,
-  NOT_OF_CODE,
-} from '../support/deployed-functions.ts';
+import { deployedFunctions } from '../support/deployed-functions.ts';
 import { DeployedWorld } from '../support/deployed-world.ts';
 import type { Deployment } from '../support/deployment.ts';
 import { ORDERS_DOCUMENT, OrderTable } from '../support/order-table.ts';
 import { expiredEntries } from '../support/segments.ts';
 import { SheetModel } from '../support/sheet-model.ts';
 import { readTemplate } from '../support/template.ts';
-
-type Functions = ReadonlyMap<string, DeployedFunction>;
-
-/** Lists requests that the functions' roles deny, as `function: action on resource`. */
-function notAllowed(functions: Functions, needed: readonly NeededRight[]): string[] {
-  const refused = needed.filter(({ caller, action, resource }) => {
-    return !allows(functions.get(caller)?.statements ?? [], action, resource);
-  });
-  return [...new Set(refused.map(({ caller, action, resource }) => `${caller}: ${action} on ${resource}`))].sort();
-}
-
-/**
- * Lists the permissions of the roles for requests of logfold's code, with true if a request used
- * it. Each resource of a statement counts as a separate permission.
- * @returns by `function: action (statement)`, with a number if the statement has several resources
- */
-function useOfRights(functions: Functions, needed: readonly NeededRight[]): Map<string, boolean> {
-  const use = new Map<string, boolean>();
-  for (const { id, statements } of functions.values()) {
-    for (const { sid, actions, resources } of statements) {
-      if (NOT_OF_CODE.has(sid)) continue;
-      for (const action of actions) {
-        for (const [i, pattern] of resources.entries()) {
-          const number = resources.length === 1 ? '' : ` ${i + 1}`;
-          const used = needed.some(
-            (each) => each.caller === id && each.action === action && matches(pattern, each.resource),
-          );
-          use.set(`${id}: ${action} (${sid}${number})`, used);
-        }
-      }
-    }
-  }
-  return use;
-}
+import { notAllowed, useOfRights } from '../support/used-rights.ts';
 
 const GRACE_SECONDS = 3600;
 /** Fewer than in the template, because a test waits for all deliveries. */

@@ -84,7 +84,9 @@ function ofDynamoDb(operation: string, { TableName, RequestItems, TransactItems 
     action: `dynamodb:${action}`,
     resource: `arn:aws:dynamodb:${REGIONAL}:table/${table}`,
   });
-  if (operation === 'BatchWriteItem') return Object.keys(RequestItems ?? {}).map((table) => right(operation, table));
+  if (operation === 'BatchWriteItem' || operation === 'BatchGetItem') {
+    return Object.keys(RequestItems ?? {}).map((table) => right(operation, table));
+  }
   if (operation === 'TransactWriteItems') {
     // A transaction needs the rights for its parts, and no right for itself.
     return (TransactItems ?? []).flatMap((item) =>

@@ -23,8 +23,8 @@ export interface StreamSource {
   readonly responseTypes: readonly string[];
   /** ARN of the bucket for discarded batches. */
   readonly onFailure: string;
-  /** Filter patterns for {@link passesFilter}. */
-  readonly filters: readonly unknown[];
+  /** Filter patterns for {@link passesFilter}; undefined if every record passes. */
+  readonly filters: readonly unknown[] | undefined;
 }
 
 /** The event source mapping of a queue. */
@@ -134,7 +134,7 @@ const streamSchema = z.strictObject({
   DestinationConfig: z.strictObject({
     OnFailure: z.strictObject({ Destination: z.string() }),
   }),
-  FilterCriteria: z.strictObject({ Filters: z.array(z.strictObject({ Pattern: z.string() })) }),
+  FilterCriteria: z.strictObject({ Filters: z.array(z.strictObject({ Pattern: z.string() })) }).optional(),
 });
 const queueSchema = z.strictObject({
   Queue: z.string(),
@@ -233,7 +233,7 @@ function toStream(id: string, event: z.output<typeof streamSchema>): StreamSourc
     maximumRecordAgeSeconds: event.MaximumRecordAgeInSeconds,
     responseTypes: event.FunctionResponseTypes,
     onFailure: event.DestinationConfig.OnFailure.Destination,
-    filters: event.FilterCriteria.Filters.map(({ Pattern }): unknown => JSON.parse(Pattern)),
+    filters: event.FilterCriteria?.Filters.map(({ Pattern }): unknown => JSON.parse(Pattern)),
   };
 }
 

@@ -37,8 +37,9 @@ export class StreamMapping {
     this.#poller = new StreamPoller({
       client: streams,
       streamArn: source.streamArn,
-      filter: (record) => passesFilter(source.filters, toEventRecord(record)),
-      handler: async (records) => batchResponse.parse(await invoke({ Records: records.map(toEventRecord) })),
+      filter: (record) => source.filters === undefined || passesFilter(source.filters, toEventRecord(record, source)),
+      handler: async (records) =>
+        batchResponse.parse(await invoke({ Records: records.map((record) => toEventRecord(record, source)) })),
       checkpoints: { load: async () => ({}), save: async () => {} },
       onDiscard: async (batch) => {
         this.discarded.push(batch);
@@ -74,19 +75,22 @@ export class StreamMapping {
 }
 
 /** A record as Lambda passes it: JSON, with binaries in base64. */
-function toEventRecord({ eventId, eventName, sequenceNumber, createdMs = 0, keys, newImage }: StreamRecord) {
+function toEventRecord(record: StreamRecord, { streamArn }: StreamSource) {
+  const { eventId, eventName, sequenceNumber, createdMs = 0, keys, newImage, oldImage } = record;
   return {
     eventID: eventId,
     eventName,
     eventVersion: '1.1',
     eventSource: 'aws:dynamodb',
     awsRegion: 'us-east-1',
+    eventSourceARN: streamArn,
     dynamodb: {
       ApproximateCreationDateTime: Math.floor(createdMs / 1000),
       SequenceNumber: sequenceNumber,
-      StreamViewType: 'NEW_IMAGE',
+      StreamViewType: oldImage === undefined ? 'NEW_IMAGE' : 'NEW_AND_OLD_IMAGES',
       Keys: toJson(keys),
       NewImage: toJson(newImage),
+      OldImage: toJson(oldImage),
     },
   };
 }

@@ -9,7 +9,7 @@ import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
-import { divides, MAPPED_DIVISION, MAX_DIVISION } from '../../src/log/division-policy.ts';
+import { divides, MAPPED_DIVISION, MAX_DIVISION, REVISIONS_DIVISION } from '../../src/log/division-policy.ts';
 import { MAPPING_NAMES } from '../../src/mapping/ready-made.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY, CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
@@ -40,6 +40,12 @@ const MAPPED = {
   EntryTableStreamArn: 'arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-02-03T04:05:06.789',
   Mapping: MAPPING,
 };
+/** A plain table whose changes become revisions. */
+const REVISED = {
+  RevisionsStreamArn: 'arn:aws:dynamodb:us-east-1:123456789012:table/customers/stream/2026-02-03T04:05:06.789',
+};
+/** With every optional feature, so that the stack has every function and every alarm. */
+const COMPLETE = { ...REVISED, SnapshotEveryEntries: '100', Feed: 'topic' };
 const KEY = 'arn:aws:kms:us-east-1:123456789012:key/1';
 const TABLE_KEY = 'arn:aws:kms:us-east-1:123456789012:key/2';
 const LAYER = 'arn:aws:lambda:us-east-1:123456789012:layer:reducer:3';
@@ -62,8 +68,10 @@ let own: Stack;
 let fed: Stack;
 /** The nested stack of `own`. */
 let monitoring: Stack;
-/** That of a stack with a division policy and the feed, which has every alarm and every widget. */
+/** A stack with every optional feature. */
 let complete: Stack;
+/** The nested stack of `complete`, which has every alarm. */
+let watched: Stack;
 let existing: Stack;
 
 beforeAll(() => {
@@ -71,7 +79,8 @@ beforeAll(() => {
   own = template.expand();
   monitoring = own.nested('MonitoringStack');
   fed = template.expand({ parameters: { Feed: 'topic' } });
-  complete = template.expand({ parameters: { SnapshotEveryEntries: '100', Feed: 'on' } }).nested('MonitoringStack');
+  complete = template.expand({ parameters: COMPLETE });
+  watched = complete.nested('MonitoringStack');
   existing = template.expand({ parameters: EXISTING });
 });
 
@@ -100,13 +109,20 @@ function schemaOf(of: DeployedFunction) {
   const entry = handler(of.handler.replace(/\.handler$/, '.ts'));
   const source = entry.includes('jobsHandler(') ? handler('jobs-handler.ts') : entry;
   const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
-  const { streamEnvironment, workEnvironment, replayEnvironment, feedStreamEnvironment, feedSweepEnvironment } =
-    environment;
+  const {
+    streamEnvironment,
+    workEnvironment,
+    replayEnvironment,
+    revisionsEnvironment,
+    feedStreamEnvironment,
+    feedSweepEnvironment,
+  } = environment;
   const schemas = new Map<
     string | undefined,
     | typeof streamEnvironment
     | typeof workEnvironment
     | typeof replayEnvironment
+    | typeof revisionsEnvironment
     | typeof feedStreamEnvironment
     | typeof feedSweepEnvironment
   >([
@@ -115,6 +131,7 @@ function schemaOf(of: DeployedFunction) {
     ['replayEnvironment', replayEnvironment],
     ['feedStreamEnvironment', feedStreamEnvironment],
     ['feedSweepEnvironment', feedSweepEnvironment],
+    ['revisionsEnvironment', revisionsEnvironment],
   ]);
   const schema = schemas.get(name);
   if (schema === undefined)
@@ -203,6 +220,9 @@ describe('parameters', () => {
     [{ ...MAPPED, SegmentEveryBytes: '1000000' }, 'SegmentEveryBytes must be 0'],
     [{ ...EXISTING, AdoptSchedule: 'rate(1 day)' }, 'Mapping is required if AdoptSchedule is set'],
     [{ StreamTrigger: 'false', StreamFilter: '{"eventName":["INSERT"]}' }, 'StreamTrigger must be true'],
+    [{ ...MAPPED, ...REVISED }, 'Mapping must be empty'],
+    [{ ...EXISTING, RevisionsStreamArn: EXISTING.EntryTableStreamArn }, 'must not be the stream of the Entry table'],
+    [{ ...REVISED, Reducer: 'collections' }, 'Reducer must be items or items+history'],
   ])('contradictory parameters fail before any resource is created: %j', (parameters, reason) => {
     expect(() => template.expand({ parameters })).toThrow(reason);
   });
@@ -274,14 +294,14 @@ describe('the environments of samconfig.toml', () => {
 
 describe('environment variables', () => {
   test('every function has the variables that its handler reads', () => {
-    for (const each of [own, fed].flatMap((stack) => [...deployedFunctions(stack).values()])) {
+    for (const each of [own, complete].flatMap((stack) => [...deployedFunctions(stack).values()])) {
       const read = Object.keys(schemaOf(each).shape);
       expect(Object.keys(each.environment), each.id).toEqual(expect.arrayContaining([...read, ...RUNTIME_VARIABLES]));
     }
   });
 
   test('at least one handler reads each variable', () => {
-    const functions = [...deployedFunctions(fed).values()];
+    const functions = [...deployedFunctions(complete).values()];
     const set = new Set(functions.flatMap((each) => Object.keys(each.environment)));
     const read = new Set(functions.flatMap((each) => Object.keys(schemaOf(each).shape)));
     expect([...set].sort()).toEqual([...read, ...RUNTIME_VARIABLES].sort());
@@ -290,7 +310,9 @@ describe('environment variables', () => {
   test('handlers accept every limit and every choice that the template allows', () => {
     for (const [name, { MinValue, MaxValue, AllowedValues = [], Default = '' }] of template.parameters) {
       for (const value of [Default, ...AllowedValues, MinValue, MaxValue].filter((each) => each !== undefined)) {
-        const stack = template.expand({ parameters: { [name]: String(value) } });
+        const stack = template.expand({
+          parameters: { ...(name.startsWith('Revisions') && REVISED), [name]: String(value) },
+        });
         for (const each of deployedFunctions(stack).values()) {
           const settings = () =>
             environment.readEnvironment<{ SNAPSHOT_TYPE: string; END_SEGMENT_TYPE: string; MAPPING: string }>(
@@ -401,7 +423,7 @@ describe('functions', () => {
   });
 
   test('each has only the code that `npm run build` writes', () => {
-    const functions = [...deployedFunctions(own).values()];
+    const functions = [...deployedFunctions(template.expand({ parameters: REVISED })).values()];
     expect(functions.map(({ code, handler }) => [code, handler])).toEqual(
       FUNCTIONS.map((name) => [`build/${name}`, `${name}.handler`]),
     );
@@ -590,6 +612,61 @@ describe('the feed', () => {
   });
 });
 
+describe('the revisions of a plain table', () => {
+  test('without them, the stack has none of their resources', () => {
+    const revising = template.expand({ parameters: REVISED });
+    const added = [...revising.resources.keys()].filter((id) => !own.resources.has(id));
+    const kinds = ['', 'Stream', 'Log', 'Role'].map((kind) => `RevisionsFunction${kind}`);
+    expect(added).toEqual(kinds);
+    expect([own.outputs, revising.outputs].map((outputs) => 'RevisionsFunctionName' in outputs)).toEqual([false, true]);
+  });
+
+  test('every change starts the function in batches, and its schedule starts comparisons', () => {
+    const stack = template.expand({ parameters: { ...REVISED, CompareSchedule: 'rate(7 days)', BatchingWindow: '3' } });
+    const { streams, schedules } = functionOf(stack, 'RevisionsFunction');
+    const [source] = streams;
+    expect(source).toMatchObject({
+      ...{ streamArn: REVISED.RevisionsStreamArn, startingPosition: 'TRIM_HORIZON', batchingWindowSeconds: 3 },
+      ...{ bisects: true, responseTypes: ['ReportBatchItemFailures'], maximumRecordAgeSeconds: 86_400 },
+      ...{ onFailure: stack.attribute('LostRecords', 'Arn'), filters: undefined },
+    });
+    const id = 'RevisionsFunctionCompare';
+    expect(schedules).toEqual([{ id, expression: 'rate(7 days)', windowMinutes: 15, input: { compare: true } }]);
+  });
+
+  test('one parameter makes the whole deployment fold revisions, and divide their logs', () => {
+    const reducersOf = (parameters: Readonly<Record<string, string>>) => {
+      const functions = deployedFunctions(template.expand({ parameters: { ...REVISED, ...parameters } }));
+      return [...new Set([...functions.values()].map((each) => each.environment.REDUCER_MODULE))];
+    };
+    expect(reducersOf({})).toEqual(['items']);
+    expect(reducersOf({ Reducer: 'items+history' })).toEqual(['items+history']);
+    expect(reducersOf({ Reducer: 'collections', ReducerLayerArn: LAYER })).toEqual(['/opt/reducer.mjs']);
+    const stack = template.expand({ parameters: REVISED });
+    const settings = environment.streamEnvironment.parse(functionOf(stack, 'StreamFunction').environment);
+    expect(environment.divisionPolicyOf(settings)).toEqual(REVISIONS_DIVISION);
+    const [source] = functionOf(stack, 'StreamFunction').streams;
+    expect(passesFilter(source?.filters ?? [], { eventName: 'INSERT', dynamodb: {} })).toBe(true);
+    expect(mayIn(stack, 'dynamodb:PutItem', stack.ref('EntryTable'))).toEqual([
+      'SnapshotFunction',
+      'RevisionsFunction',
+    ]);
+  });
+
+  test('only the revisions function may read the plain table, and nothing may write to it', () => {
+    const stack = template.expand({ parameters: { ...REVISED, ...EVERYTHING } });
+    for (const action of ['DescribeTable', 'Scan', 'BatchGetItem']) {
+      expect(mayIn(stack, `dynamodb:${action}`, 'customers')).toEqual(['RevisionsFunction']);
+    }
+    for (const action of ['PutItem', 'UpdateItem', 'DeleteItem', 'BatchWriteItem']) {
+      expect(mayIn(stack, `dynamodb:${action}`, 'customers')).toEqual([]);
+    }
+    const { statements } = functionOf(stack, 'RevisionsFunction');
+    expect(allows(statements, 'dynamodb:GetRecords', REVISED.RevisionsStreamArn)).toBe(true);
+    expect(allows(statements, 'dynamodb:GetRecords', EXISTING.EntryTableStreamArn)).toBe(false);
+  });
+});
+
 describe('a mapping', () => {
   test('the stack creates the Segment table beside the table of the mapping', () => {
     const stack = template.expand({ parameters: MAPPED });
@@ -661,8 +738,11 @@ describe('a stack without StreamTrigger', () => {
     const fedBySweeps = template.expand({ parameters: { StreamTrigger: 'false', Feed: 'on' } });
     const without = alarms(monitoring).filter((id) => !alarms(stack).includes(id));
     expect(alarms(monitoring).includes('UndividedLogsAlarm')).toBe(false);
-    const optional = ['UndividedLogsAlarm', 'FeedFailingAlarm', 'FeedBehindAlarm'];
-    expect(alarms(complete).filter((id) => !alarms(monitoring).includes(id))).toEqual(optional);
+    const optional = [
+      ...['UndividedLogsAlarm', 'FeedFailingAlarm', 'FeedBehindAlarm', 'RevisionsBehindAlarm', 'RevisionsErrorsAlarm'],
+      ...['RevisionsLostAlarm', 'CompareFailuresAlarm', 'GapsFoundAlarm'],
+    ];
+    expect(alarms(watched).filter((id) => !alarms(monitoring).includes(id))).toEqual(optional);
     expect(without).toEqual(['StreamBehindAlarm', 'StreamErrorsAlarm', 'StreamSilentAlarm', 'LostRecordsAlarm']);
     const shown = z.object({
       widgets: z.tuple([z.object({ properties: z.object({ alarms: z.array(z.string()) }) })]).rest(z.unknown()),
@@ -915,7 +995,7 @@ describe('alarms and the dashboard', () => {
     widgets: z.array(z.object({ properties: z.object({ metrics: z.array(z.array(z.string())).default([]) }) })),
   });
   /** The metrics on the dashboard. `.` and `...` repeat values of the previous metric. */
-  const metricsShown = (of = monitoring): { namespace: string; name: string; value: string }[] => {
+  const metricsShown = (of = watched): { namespace: string; name: string; value: string }[] => {
     const body: unknown = JSON.parse(String(resourceOf(of, 'Dashboard').properties.DashboardBody));
     return reportedSchema.parse(body).widgets.flatMap(({ properties }) => {
       let before: string[] = [];
@@ -933,19 +1013,18 @@ describe('alarms and the dashboard', () => {
     [...deployedFunctions(stack).values()].map((each) => each.environment.POWERTOOLS_SERVICE_NAME ?? '');
 
   test('the dashboard shows exactly the metrics that the functions report', () => {
-    const shown = metricsShown(complete).filter(({ namespace }) => namespace === 'logfold');
-    for (const { value } of shown) expect(servicesOf(own)).toContain(value);
+    const shown = metricsShown().filter(({ namespace }) => namespace === 'logfold');
+    for (const { value } of shown) expect(servicesOf(complete)).toContain(value);
     expect([...new Set(shown.map(({ name }) => name))].sort()).toEqual([...emitted()].sort());
   });
 
   test('each alarm is on the dashboard, has a description and notifies the topic if one is given', () => {
-    const parameters = { AlarmTopicArn: TOPIC, SnapshotEveryEntries: '100', Feed: 'on' };
-    const told = template.expand({ parameters }).nested('MonitoringStack');
-    const dashboard = String(resourceOf(complete, 'Dashboard').properties.DashboardBody);
-    const alarms = complete.ofType('AWS::CloudWatch::Alarm');
+    const told = template.expand({ parameters: { ...COMPLETE, AlarmTopicArn: TOPIC } }).nested('MonitoringStack');
+    const dashboard = String(resourceOf(watched, 'Dashboard').properties.DashboardBody);
+    const alarms = watched.ofType('AWS::CloudWatch::Alarm');
     expect(alarms.length).toBeGreaterThan(10);
     for (const { id, properties } of alarms) {
-      expect(dashboard).toContain(complete.attribute(id, 'Arn'));
+      expect(dashboard).toContain(watched.attribute(id, 'Arn'));
       expect(String(properties.AlarmDescription).length, id).toBeGreaterThan(40);
       expect([properties.AlarmActions, properties.OKActions], id).toEqual([[], []]);
       expect(resourceOf(told, id).properties).toMatchObject({ AlarmActions: [TOPIC], OKActions: [TOPIC] });
@@ -959,18 +1038,18 @@ describe('alarms and the dashboard', () => {
           /"Namespace":"([^"]+)","MetricName":"(\w+)","Dimensions":\[\{"Name":"\w+","Value":"([^"]+)"/g,
         ),
       ].map(([, namespace = '', name = '', value = '']) => [namespace, name, value]);
-    const names = [...own.resources.values()].flatMap(({ id, type }) =>
+    const names = [...complete.resources.values()].flatMap(({ id, type }) =>
       type === 'AWS::SQS::Queue'
-        ? [own.attribute(id, 'QueueName')]
-        : type === 'AWS::Serverless::Function'
-          ? [own.ref(id)]
+        ? [complete.attribute(id, 'QueueName')]
+        : type === 'AWS::Serverless::Function' || type === 'AWS::Lambda::EventSourceMapping'
+          ? [complete.ref(id)]
           : [],
     );
-    for (const alarm of complete.ofType('AWS::CloudWatch::Alarm')) {
+    for (const alarm of watched.ofType('AWS::CloudWatch::Alarm')) {
       const metrics = metricsOf(alarm);
       expect(metrics.length, alarm.id).toBeGreaterThan(0);
       for (const [namespace, name, value] of metrics) {
-        const known = namespace === 'logfold' ? servicesOf(own) : [...names, own.ref('StreamFunctionStream')];
+        const known = namespace === 'logfold' ? servicesOf(complete) : names;
         expect(known, alarm.id).toContain(value);
         if (namespace === 'logfold') expect([...emitted()], alarm.id).toContain(name);
       }
@@ -982,16 +1061,22 @@ describe('alarms and the dashboard', () => {
       Stack: stack,
       AlarmTopicArn: topic,
       StreamMapping: mapping,
+      RevisionsMapping: changes,
       HasDivision: division,
       HasFeed: feed,
       ...others
-    } = monitoring.parameters;
-    expect([stack, topic, mapping]).toEqual([own.ref('AWS::StackName'), '', own.ref('StreamFunctionStream')]);
-    expect([division, feed]).toEqual(['false', 'false']);
+    } = watched.parameters;
+    expect([stack, topic, mapping]).toEqual([complete.ref('AWS::StackName'), '', complete.ref('StreamFunctionStream')]);
+    expect([changes, division, feed]).toEqual([complete.ref('RevisionsFunctionStream'), 'true', 'true']);
     for (const [id, name] of Object.entries(others)) {
-      const { type } = resourceOf(own, id);
-      expect(name, id).toBe(type === 'AWS::SQS::Queue' ? own.attribute(id, 'QueueName') : own.ref(id));
+      const { type } = resourceOf(complete, id);
+      expect(name, id).toBe(type === 'AWS::SQS::Queue' ? complete.attribute(id, 'QueueName') : complete.ref(id));
     }
+    expect(monitoring.parameters).toMatchObject({
+      HasDivision: 'false',
+      RevisionsFunction: 'none',
+      RevisionsMapping: 'none',
+    });
   });
 
   test('the expression of an alarm uses each of its metrics', () => {
@@ -1040,7 +1125,7 @@ describe('alarms and the dashboard', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];
-    const alarms = complete.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    const alarms = watched.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
     expect(rows.map(([, name]) => `${name}Alarm`).sort()).toEqual(alarms.sort());
     for (const [, name, meaning, advice] of rows) {
       expect(meaning?.length, name).toBeGreaterThan(30);
@@ -1058,7 +1143,7 @@ describe('alarms and the dashboard', () => {
       metric,
       field,
     ]);
-    const reported = metricsShown().filter(({ value }) => value === 'logfold-sweep');
+    const reported = metricsShown(monitoring).filter(({ value }) => value === 'logfold-sweep');
     expect(rows.map(([metric]) => metric).sort()).toEqual([...new Set(reported.map(({ name }) => name))].sort());
     const sweep = {
       logs: 1,
@@ -1088,7 +1173,7 @@ describe('alarms and the dashboard', () => {
       [...JSON.stringify(properties).matchAll(/"MetricName"/g)].length;
     const alarms = monitoring.ofType('AWS::CloudWatch::Alarm');
     const watched = alarms.reduce((sum, alarm) => sum + metricsIn(alarm), 0);
-    const shown = metricsShown().filter(({ namespace }) => namespace === 'logfold');
+    const shown = metricsShown(monitoring).filter(({ namespace }) => namespace === 'logfold');
     const reported = new Set(shown.map(({ name, value }) => `${name} ${value}`));
     const queues = [...deployedFunctions(own).values()].flatMap((each) => each.queues).length;
     const polls = queues * 5 * ((30 * 24 * 3600) / 20);

@@ -14,6 +14,7 @@ import { loadPastState } from '../../../src/client/past-state.ts';
 import { encodeValue } from '../../../src/codec/canonical.ts';
 import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
+import { revisionsFunction } from '../../../src/functions/revisions-function.ts';
 import { sweepFunction } from '../../../src/functions/sweep-function.ts';
 import { textLogId } from '../../../src/ids/log-id.ts';
 import { MAX_NUMBER, type Position, parsePosition } from '../../../src/ids/position.ts';
@@ -41,6 +42,7 @@ import { RangeDeletes } from '../../../src/tree/range-delete.ts';
 import { nodeStore } from '../../support/chunks.ts';
 import { lambdaContext } from '../../support/lambda-events.ts';
 import { allEntries, EDITED_SHEET, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
+import { RevisedTable } from '../../support/revised-table.ts';
 import { SheetLog, set } from '../../support/sheet-log.ts';
 import { SheetLogs } from '../../support/sheet-logs.ts';
 import { type Cases, type Follow, numbersOf, quoted } from './case.ts';
@@ -301,6 +303,15 @@ export const VALUES: Cases = {
       const [, at = ''] = /"(at)": "SEGMENT\/ENTRY"/.exec(advice) ?? [];
       expect(await replay({ ...event, [at]: '0/2' }, context)).toMatchObject({ position: { segment: 0, entry: 2 } });
     },
+  'Give {"compare": true}, perhaps with settleSeconds': async (refused) => {
+    const table = new RevisedTable();
+    const compared = { items: 0, gaps: 0, failed: 0, continued: false, complete: true };
+    const deps = { logs: async () => table.revisions, compare: async () => compared, report: () => undefined };
+    const run = revisionsFunction({ ...deps, now: Date.now });
+    const advice = await refused(() => run({ compare: 1 }, lambdaContext(900_000, 'request')));
+    const event: unknown = JSON.parse(/\{.*\}/.exec(advice)?.[0] ?? '');
+    expect(await run(event, lambdaContext(900_000, 'request'))).toBe(compared);
+  },
   'Deploy with the parameter Mapping, or leave out adopt': async (refused) => {
     const run = sweepFunction(sweepDeps());
     await refused(() => run({ adopt: true }, lambdaContext(900_000, 'request')));

@@ -1,0 +1,105 @@
+import type { DynamoDBBatchResponse } from 'aws-lambda';
+import * as z from 'zod';
+import { UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { ImageChange } from '../revisions/image-change.ts';
+import type { CompareOptions, CompareResult } from '../workers/revisions/compare-table.ts';
+import { recordRevisions } from '../workers/revisions/record-revisions.ts';
+import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
+import type { ComparisonDeps } from '../workers/revisions/table-comparison.ts';
+import type { Invocation, RevisionsEvent } from './function-event.ts';
+import { fromLambdaChange } from './lambda-change.ts';
+import { fieldsOf } from './stream-function.ts';
+
+/** Milliseconds that a comparison has left when its time is up, to finish and to write its note. */
+const MARGIN_MS = 60_000;
+
+const compareEvent = z.strictObject({ compare: z.literal(true), settleSeconds: z.number().min(0).max(600).optional() });
+
+export interface RevisionsFunctionDeps {
+  /** The logs of the source table. Called for every event; make the logs once. */
+  readonly logs: () => Promise<RevisionLogs>;
+  /** Compares the source table with its logs. */
+  readonly compare: (
+    logs: RevisionLogs,
+    options: CompareOptions & Pick<ComparisonDeps, 'onFailure'>,
+  ) => Promise<CompareResult>;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  readonly report: (event: RevisionsEvent) => void;
+}
+
+/**
+ * Makes the function that records the changes of a plain table as revisions. Records of the table's
+ * stream become revisions. A malformed record fails alone; the records of the other logs and the
+ * later ones are still recorded. The event `{"compare":true}`, which the schedule sends, compares
+ * the table with its revisions, as far as its time goes; the next such run continues. An operator
+ * may give `settleSeconds`, as in `CompareOptions`.
+ * @throws UsageError from the function if the event has neither records nor `compare`
+ */
+export function revisionsFunction(
+  deps: RevisionsFunctionDeps,
+): (event: unknown, invocation: Invocation) => Promise<DynamoDBBatchResponse | CompareResult> {
+  return async (event, invocation) => {
+    const { Records: records } = fieldsOf(event);
+    if (Array.isArray(records)) return recordChanges(deps, records, invocation);
+    const parsed = compareEvent.safeParse(event);
+    if (parsed.success) return compare(deps, parsed.data.settleSeconds, invocation);
+    throw new UsageError(`the event of the revisions function is malformed: ${z.prettifyError(parsed.error)}`, {
+      advice: 'Give {"compare": true}, perhaps with settleSeconds',
+    });
+  };
+}
+
+async function recordChanges(
+  { logs, report }: RevisionsFunctionDeps,
+  records: readonly unknown[],
+  { awsRequestId: run }: Invocation,
+): Promise<DynamoDBBatchResponse> {
+  const started = performance.now();
+  const changes: ImageChange[] = [];
+  const failed = new Set<string>();
+  for (const record of records) {
+    try {
+      changes.push(fromLambdaChange(record));
+    } catch (error) {
+      const sequence = sequenceOf(record);
+      failed.add(sequence);
+      report({ kind: 'unrecorded', run, sequence, error });
+    }
+  }
+  const onFailure = (error: unknown, { sequence }: ImageChange): void => {
+    report({ kind: 'unrecorded', run, sequence, error });
+  };
+  const result = await recordRevisions({ logs: await logs(), onFailure }, changes);
+  for (const sequence of result.failed) failed.add(sequence);
+  const { recorded, gaps } = result;
+  report({ kind: 'recorded', run, recorded, gaps, failed: failed.size, ms: performance.now() - started });
+  return { batchItemFailures: [...failed].map((itemIdentifier) => ({ itemIdentifier })) };
+}
+
+/** The sequence number of a malformed record; if it has none, Lambda delivers the whole batch again. */
+function sequenceOf(record: unknown): string {
+  const { SequenceNumber } = fieldsOf(fieldsOf(record).dynamodb);
+  return typeof SequenceNumber === 'string' ? SequenceNumber : '';
+}
+
+async function compare(
+  deps: RevisionsFunctionDeps,
+  settleSeconds: number | undefined,
+  invocation: Invocation,
+): Promise<CompareResult> {
+  const { logs, now, report } = deps;
+  const { awsRequestId: run } = invocation;
+  const started = performance.now();
+  const deadline = now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
+  const onFailure = (log: LogId | undefined, error: unknown): void => report({ kind: 'uncompared', run, log, error });
+  try {
+    const result = await deps.compare(await logs(), { settleSeconds, deadline, onFailure });
+    report({ kind: 'compared', run, result, ms: performance.now() - started });
+    return result;
+  } catch (error) {
+    onFailure(undefined, error);
+    throw error;
+  }
+}
