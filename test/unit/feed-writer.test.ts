@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { Position } from '../../src/ids/position.ts';
+import { chunkPrefix } from '../../src/store/keys.ts';
+import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { FeedWriter, type LogEnd } from '../../src/workers/feed/feed-writer.ts';
 import { fedEnds, feedEntries, feedSpans, numberedLog } from '../support/feed.ts';
 import { LiveLog } from '../support/live-logs.ts';
@@ -108,6 +110,42 @@ describe('the feed writer', () => {
     expect(await one.add([end(1, 0, 4)])).toMatchObject({ spans: 0, checkpoint: 3 });
     expect(await one.add([end(1, 0, 6)])).toMatchObject({ spans: 1, checkpoint: 4 });
     expect(await fedEnds(store)).toEqual({ [numberedLog(1)]: '0/6' });
+  });
+
+  test('reads what is new after each twentieth batch', async () => {
+    const { live, writer } = await openFeed();
+    const one = writer();
+    await one.add([end(1, 0, 0)]);
+    live.requests.length = 0;
+    for (let entry = 1; entry <= 40; entry++) await one.add([end(1, 0, entry)]);
+    expect(live.requests.filter((name) => name === 'putEntries')).toHaveLength(40);
+    expect(live.requests.filter((name) => name === 'entries')).toHaveLength(2);
+  });
+
+  test('opens the feed again if chunks of its state are gone', { tags: ['I10'] }, async () => {
+    const { live, store, writer } = await openFeed();
+    await writer().add(Array.from({ length: 3_000 }, (_, i) => end(i, 0, 3)));
+    const { position } = await live.logs().client.addSnapshot(FEED_LOG);
+    await runJob(
+      { ...live.sheet.deps, queue: { send: async () => undefined } },
+      { kind: 'snapshot', log: FEED_LOG, position },
+    );
+    const { blobs } = live.sheet;
+    const chunks = new Map<string, Uint8Array>();
+    let gets = 0;
+    live.interceptor = async (name, effect) => {
+      if (name !== 'get') return effect();
+      gets++;
+      if (gets === 1) {
+        for await (const { key } of blobs.list(chunkPrefix(FEED_LOG)))
+          chunks.set(key, (await blobs.get(key)) ?? new Uint8Array());
+        await blobs.delete([...chunks.keys()]);
+      } else for (const [key, bytes] of chunks) await blobs.put(key, bytes);
+      return effect();
+    };
+    expect(await writer().add([end(7, 0, 3), end(8, 0, 4)])).toMatchObject({ spans: 1 });
+    expect(gets).toBeGreaterThan(1);
+    expect((await fedEnds(store))[numberedLog(8)]).toBe('0/4');
   });
 
   test('divides more than 400 spans among entries, which all stay in the table', async () => {

@@ -1,7 +1,7 @@
 import pLimit from 'p-limit';
 import type { Document } from '../../client/document.ts';
 import type { Logs, LogsDeps } from '../../client/logs.ts';
-import { EntryExistsError, EntryRejectedError, LogNotFoundError } from '../../errors.ts';
+import { ChunkMissingError, EntryExistsError, EntryRejectedError, LogNotFoundError } from '../../errors.ts';
 import { checkpointOf } from '../../feed/checkpoint.ts';
 import { appendsEntry, groupSpans, RESTART, type Span } from '../../feed/feed-entry.ts';
 import { FEED_LOG } from '../../feed/feed-log.ts';
@@ -35,6 +35,11 @@ export interface FeedWriterDeps extends Pick<LogsDeps, 'sleep' | 'random'> {
 const LOGS_AT_A_TIME = 400;
 /** Enough for some dozen writers. If all attempts fail, the stream delivers the batch again. */
 const ATTEMPTS = { attempts: 30, baseMs: 10, capMs: 500 };
+/**
+ * Batches after which a writer refreshes the feed, so that its state moves onto a newer snapshot.
+ * An append alone reads nothing.
+ */
+const REFRESH_EVERY = 20;
 
 /**
  * Appends to the feed. Each entry is one conditional write directly behind the last one, so any
@@ -46,6 +51,7 @@ export class FeedWriter {
   /** Calls that change the feed: one at a time. */
   readonly #turns = pLimit(1);
   #opening: Promise<Document> | undefined;
+  #batches = 0;
 
   constructor(deps: FeedWriterDeps) {
     this.#deps = deps;
@@ -66,9 +72,14 @@ export class FeedWriter {
     const newest = newestEnds(ends);
     if (newest.size === 0) return { spans: 0, entries: [], checkpoint: undefined };
     return this.#turns(async () => {
-      const document = await this.#open();
-      const added = await this.#appendSpans(document, newest);
-      return { ...added, checkpoint: checkpointOf(document.position) };
+      try {
+        return await this.#add(newest);
+      } catch (error) {
+        if (!(error instanceof ChunkMissingError)) throw error;
+        // Garbage collection removed chunks of the snapshot on which the state stands.
+        await this.#close();
+        return this.#add(newest);
+      }
     });
   }
 
@@ -84,6 +95,14 @@ export class FeedWriter {
       const added = await document.append(RESTART);
       return checkpointOf(added?.first ?? document.position);
     });
+  }
+
+  async #add(ends: ReadonlyMap<LogId, Position>): Promise<Fed> {
+    const document = await this.#open();
+    this.#batches++;
+    if (this.#batches % REFRESH_EVERY === 0) await document.refresh();
+    const added = await this.#appendSpans(document, ends);
+    return { ...added, checkpoint: checkpointOf(document.position) };
   }
 
   /** Appends what the feed does not have of some logs. If other writers are faster, looks again. */
@@ -115,6 +134,12 @@ export class FeedWriter {
       throw error;
     });
     return this.#opening;
+  }
+
+  async #close(): Promise<void> {
+    const document = await this.#opening;
+    this.#opening = undefined;
+    document?.close();
   }
 }
 
