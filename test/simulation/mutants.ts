@@ -803,4 +803,88 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'checkpoint-before-item',
+    fault: 'a consumer group saves the checkpoint behind an item before its consumer has done the item',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/feed.ts',
+        from: '        yield item;\n        await member.done(behind);\n',
+        to: '        await member.done(behind);\n        yield item;\n',
+      },
+    ],
+  },
+  {
+    name: 'skipped-epochs',
+    fault: 'a reader of the feed begins at the newest snapshot and skips the epochs before it',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/feed-reader.ts',
+        from: 'comparePositions(position, restart) < 0 ? restart : position;',
+        to: 'comparePositions(position, restart) < 0 ? restart : last;',
+      },
+    ],
+  },
+  {
+    name: 'unchecked-span',
+    fault: 'the feed takes a span that does not continue where the feed has the log',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'feed/feed-reducer.ts',
+        from: '      if (!isSame(end, after)) throw staleSpan(log, { after, end });\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'remembered-ends',
+    fault: 'a feed that begins again keeps the positions that it had',
+    test: 'test/unit/feed-writer.test.ts',
+    edits: [{ file: 'feed/feed-reducer.ts', from: "      logs.deleteRange({ from: '', to: BEHIND_ALL });\n", to: '' }],
+  },
+  {
+    name: 'checkpoint-of-later-span',
+    fault: 'an item has the checkpoint behind its entry of the feed although items of the entry follow',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/feed-reader.ts',
+        from: 'index === spans.length - 1 ? checkpointOf(behind)',
+        to: 'index === 0 ? checkpointOf(behind)',
+      },
+    ],
+  },
+  {
+    name: 'old-image-for-new',
+    fault: 'a revision has the item as it was before the change',
+    test: 'test/property/revisions.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'revisions/new-revisions.ts',
+        from: 'canonicalItem(change.newImage ?? {})',
+        to: 'canonicalItem(change.oldImage ?? {})',
+      },
+    ],
+  },
+  {
+    name: 'unnoticed-gap',
+    fault: 'a change whose old image the log does not know is recorded without a gap',
+    test: 'test/property/revisions.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'revisions/new-revisions.ts',
+        from: '  if (!sameItem(old, last?.item)) {',
+        to: '  if (!sameItem(old, last?.item) && last === undefined) {',
+      },
+    ],
+  },
 ];
