@@ -62,6 +62,8 @@ export {
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { MAPPED_TYPES } from '../mapping/layout.ts';
 export type { MappingDocument } from '../mapping/schema-mapping.ts';
+export type { ImageChange } from '../revisions/image-change.ts';
+export { revisionLog, type SourceTable } from '../revisions/source-table.ts';
 export type { BadEntry, OnBadEntry } from '../snapshot/bad-entry.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export {
@@ -90,3 +92,5 @@ export type { BlobStore } from '../store/blob-store.ts';
 export type { Key, KeyKind } from '../tree/key.ts';
 export type { RangeDelete } from '../tree/range-delete.ts';
 export type { Item, KeyRange, RangeRead, WeighedItem } from '../tree/read.ts';
+export { type RecordDeps, type RecordResult, recordRevisions } from '../workers/revisions/record-revisions.ts';
+export { RevisionLogs, type RevisionLogsDeps } from '../workers/revisions/revision-logs.ts';

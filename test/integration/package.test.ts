@@ -117,7 +117,7 @@ describe('the installed package', () => {
     expect(modules.filter((name) => /^(react|@aws-lambda-powertools)$/.test(name))).toEqual([]);
   });
 
-  test.each(['logfold', 'collections', 'spreadsheet', 'react'])(
+  test.each(['logfold', 'collections', 'items', 'spreadsheet', 'react'])(
     'its built entry %s imports no SDK and no module of Node',
     async (name) => {
       const { packages, builtins } = await importsOf(installed(`dist/exports/${name}.js`));
@@ -140,7 +140,7 @@ describe('the installed package', () => {
     const page = join(project, 'page');
     await mkdir(page);
     await writeFile(join(page, 'reducer.ts'), await pageSource('notes-reducer'));
-    const names = ['logfold', 'logfold/collections', 'logfold/spreadsheet', 'logfold/react'];
+    const names = ['logfold', 'logfold/collections', 'logfold/items', 'logfold/spreadsheet', 'logfold/react'];
     await writeFile(join(page, 'entries.ts'), names.map((name) => `export {} from '${name}';\n`).join(''));
     const lib = ['es2022', 'dom', 'dom.iterable'];
     const options = { module: 'esnext', moduleResolution: 'bundler', target: 'es2022', lib, types: [], noEmit: true };

@@ -107,7 +107,7 @@ function expected(records: readonly ImageChange[]): unknown[] {
   return revisions;
 }
 
-test('each record that arrived is one revision, whatever arrives twice, at once or never', async () => {
+test('records that come twice, together or never give one revision each', { tags: ['I11'] }, async () => {
   await fc.assert(
     fc.asyncProperty(plan, async ({ writes, deliveries, per, keepsHistory }) => {
       const reducer = keepsHistory ? withHistory(items) : items;

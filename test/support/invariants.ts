@@ -10,4 +10,5 @@ export const INVARIANTS = {
   I8: 'A confirmed write exists exactly once',
   I9: 'A fold depends neither on snapshot positions, nor on batch sizes, nor on the decoder',
   I10: 'The feed has each entry of each log once, in the order of the log',
+  I11: 'Each recorded change of a plain table is one revision',
 } as const;

@@ -174,7 +174,7 @@ describe('recording changes', () => {
   });
 });
 
-describe('two processes', () => {
+describe('two processes', { tags: ['I11'] }, () => {
   test('that record the same changes at the same time record each once', async () => {
     const table = threeColors();
     const results = await Promise.all(Array.from({ length: 4 }, () => record(table)));
@@ -193,7 +193,7 @@ describe('two processes', () => {
   });
 });
 
-describe('after a failure', () => {
+describe('after a failure', { tags: ['I11'] }, () => {
   const failing = (table: StreamedTable, intercept: Interceptor): LogStore =>
     interceptLogStore(table.deployment.tables, intercept);
 
@@ -265,9 +265,9 @@ describe('documents', () => {
   });
 });
 
-describe('the states of the past', () => {
+describe('states of the past', () => {
   test.each([items, withHistory(items)])(
-    'of $name have the items of that time, also after late records',
+    '$name shows the items of that time, also after late records',
     async (reducer) => {
       const table = threeColors(new StreamedTable({}, reducer));
       // The pipeline is an hour ahead of the records, and takes a snapshot between them.
