@@ -14,13 +14,14 @@ import type { Entry, ReservedTypes } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
 import { queryNewest, queryNewestSegments } from '../log/newest.ts';
 import { readTail } from '../log/query.ts';
-import { readEntries, readUpTo } from '../log/read-entries.ts';
+import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf, type Segment } from '../log/segment.ts';
 import { loadRoot, nodeStore } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
 import { checkType } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { inAdvance } from '../tree/read.ts';
+import { keptEntries } from './kept-entries.ts';
 
 /** One entry of one log, as the feed delivers it. */
 export interface FeedItem {
@@ -51,6 +52,13 @@ export interface FeedReaderDeps {
 export interface PlacedItem {
   readonly item: FeedItem;
   readonly behind: FeedPlace;
+}
+
+export interface PassOptions {
+  /** The place within the first entry of the feed. */
+  readonly within: SpanPlace | undefined;
+  /** As in `EntryKeeper`. */
+  readonly skipExpired: boolean;
 }
 
 /** The items from a place up to the end that the feed has when they are read. */
@@ -128,21 +136,21 @@ export class FeedReader {
    * there is none.
    */
   async createdAt(position: Position): Promise<number | undefined> {
-    for await (const [entry] of this.#feedPages(position, 1)) return entry?.created;
-    return undefined;
+    const [page] = await Array.fromAsync(readUpTo(this.#deps, FEED_LOG, { from: position, to: 'end', limit: 1 }));
+    return page?.[0]?.created;
   }
 
   /**
    * Reading throws CheckpointInvalidError if the feed ends before the position, and the errors of
-   * {@link readEntries}.
+   * {@link keptEntries}.
    */
-  pass(from: Position, within?: SpanPlace): FeedPass {
+  pass(from: Position, { within, skipExpired }: PassOptions): FeedPass {
     let end = from;
-    const items = this.#items(
-      this.#spans(from, within, (position) => {
-        end = position;
-      }),
-    );
+    const pages = this.#feedPages(from, skipExpired);
+    const spans = this.#spans(pages, { position: from, within }, (position) => {
+      end = position;
+    });
+    const items = this.#items(spans, skipExpired);
     return {
       items,
       get end() {
@@ -151,8 +159,8 @@ export class FeedReader {
     };
   }
 
-  async *#items(spans: AsyncIterable<ListedSpan>): AsyncGenerator<PlacedItem> {
-    const begun = inAdvance(spans, SPANS_AHEAD, (listed) => this.#begin(listed));
+  async *#items(spans: AsyncIterable<ListedSpan>, skipExpired: boolean): AsyncGenerator<PlacedItem> {
+    const begun = inAdvance(spans, SPANS_AHEAD, (listed) => this.#begin(listed, skipExpired));
     for await (const { span, index, during, after, first, rest } of begun) {
       for (let page = first; page.done !== true; page = await rest.next()) {
         const bodies = new BodiesAhead(
@@ -171,21 +179,21 @@ export class FeedReader {
   }
 
   /**
-   * The spans of the feed from a place on.
+   * The spans of pages of the feed, from a place on.
    * @param read called behind each entry of the feed
    */
   async *#spans(
-    from: Position,
-    within: SpanPlace | undefined,
+    pages: AsyncIterable<readonly Entry[]>,
+    from: { readonly position: Position; readonly within: SpanPlace | undefined },
     read: (end: Position) => void,
   ): AsyncGenerator<ListedSpan> {
-    for await (const page of this.#feedPages(from)) {
+    for await (const page of pages) {
       for (const entry of page) {
         const { position } = entry;
         const during = checkpointOf(position);
         const behind = nextPosition(position);
         const spans = await this.#spansOf(entry);
-        const done = comparePositions(position, from) === 0 ? within : undefined;
+        const done = comparePositions(position, from.position) === 0 ? from.within : undefined;
         for (const [index, whole] of spans.entries()) {
           const span = restOf(whole, index, done);
           const after = index === spans.length - 1 ? checkpointOf(behind) : during;
@@ -205,19 +213,18 @@ export class FeedReader {
     return type === 'Appends' ? readSpans(body) : [];
   }
 
-  async #begin(listed: ListedSpan): Promise<BegunSpan> {
+  async #begin(listed: ListedSpan, skipExpired: boolean): Promise<BegunSpan> {
     const { log, after, to } = listed.span;
     const range = { from: after === undefined ? START : nextPosition(after), to: nextPosition(to) };
-    const rest = readEntries({ ...this.#deps, concurrency: 1 }, log, range);
+    const rest = keptEntries({ ...this.#deps, concurrency: 1, skipExpired }, log, range);
     return { ...listed, first: await rest.next(), rest };
   }
 
   /** Pages of the feed's own entries. */
-  async *#feedPages(from: Position, limit?: number): AsyncGenerator<readonly Entry[]> {
-    const range = { from, to: 'end', ...(limit !== undefined && { limit }) } as const;
+  async *#feedPages(from: Position, skipExpired: boolean): AsyncGenerator<readonly Entry[]> {
     let isThere = false;
     try {
-      for await (const page of readUpTo(this.#deps, FEED_LOG, range)) {
+      for await (const page of keptEntries({ ...this.#deps, skipExpired }, FEED_LOG, { from, to: 'end' })) {
         isThere = true;
         yield page;
       }

@@ -19,6 +19,11 @@ export interface FeedReadOptions {
   readonly signal?: AbortSignal | undefined;
   /** The most items. At least 1; all by default. */
   readonly limit?: number | undefined;
+  /**
+   * Whether to leave out entries that expired without an archive. By default reading them throws
+   * EntryNotFoundError, since a consumer may need them.
+   */
+  readonly skipExpired?: boolean | undefined;
 }
 
 /** Options of `feed.consume`. `from` counts only for a group that is new. */
@@ -37,7 +42,8 @@ const FOLLOW_MS = 1_000;
  * All entries of all logs in one sequence, gapless and in order per log. Entries of different logs
  * come in the order in which the pipeline saw them.
  *
- * Reading throws EntryGapError if an entry expired without an archive, and any error of the stores.
+ * Reading throws EntryNotFoundError if an entry expired without an archive, EntryGapError if one is
+ * missing for another reason, and any error of the stores.
  */
 export class Feed {
   readonly #deps: FeedDeps;
@@ -131,12 +137,13 @@ export class Feed {
   async *#items(
     from: Position,
     within: SpanPlace | undefined,
-    { follow = false, signal, limit = Number.POSITIVE_INFINITY }: FeedReadOptions,
+    { follow = false, signal, limit = Number.POSITIVE_INFINITY, skipExpired = false }: FeedReadOptions,
     reachEnd: (checkpoint: number) => Promise<void>,
   ): AsyncGenerator<PlacedItem, undefined> {
     let next = await this.#reader.startFrom(from);
     for (let left = limit; ; ) {
-      const pass = this.#reader.pass(next, comparePositions(next, from) === 0 ? within : undefined);
+      const isFirst = comparePositions(next, from) === 0;
+      const pass = this.#reader.pass(next, { within: isFirst ? within : undefined, skipExpired });
       for await (const item of pass.items) {
         if (isAborted(signal)) return;
         yield item;
@@ -158,7 +165,8 @@ function isAborted(signal: AbortSignal | undefined): boolean {
 }
 
 function checkOptions(call: string, options: FeedReadOptions): FeedReadOptions {
-  checkOptionNames(call, options, ['from', 'follow', 'signal', 'limit'] satisfies (keyof FeedReadOptions)[]);
+  const names = ['from', 'follow', 'signal', 'limit', 'skipExpired'] satisfies (keyof FeedReadOptions)[];
+  checkOptionNames(call, options, names);
   const { limit = 1 } = options;
   if (Number.isSafeInteger(limit) && limit > 0) return options;
   throw new UsageError(`the limit ${String(limit)} is not a positive integer`);

@@ -47,7 +47,7 @@ test('every command explains its options', async () => {
     export: ['--at', '--rows', '--all-rows', '--csv'],
     view: ['--at', '--rows', '--columns'],
     entries: ['--from', '--to', '--type', '--application', '--limit', '--follow'],
-    feed: ['--feed-table', '--from', '--follow', '--limit', '--group', '--groups', '--rebuild'],
+    feed: ['--feed-table', '--from', '--follow', '--limit', '--group', '--groups', '--skip-expired', '--rebuild'],
     snapshots: ['--limit'],
     list: ['--newest'],
     state: ['--map', '--prefix', '--from', '--to', '--limit', '--at'],

@@ -2,8 +2,11 @@ import { describe, expect, test, vi } from 'vitest';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { checkpointOf } from '../../src/feed/checkpoint.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
 import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
 import { LiveLog } from '../support/live-logs.ts';
+import { NOON } from '../support/logs.ts';
+import { expiring } from '../support/segments.ts';
 
 /** Two logs, whose first entries the feed has in its entries 1 and 2. */
 async function twoLogs() {
@@ -72,6 +75,38 @@ describe('reading the feed', () => {
     await fed.logs.client.startSegment(FEED_LOG);
     vi.spyOn(fed.tables, 'newestSegments').mockResolvedValueOnce(before);
     expect(await feed.end()).toBe(checkpointOf({ segment: 1, entry: 1 }));
+  });
+
+  test('names entries that expired without an archive, and leaves them out if it is told to', async () => {
+    const fed = new FedLogs();
+    const [a, b] = [await fed.create(), await fed.create()];
+    for (const log of [a, FEED_LOG]) {
+      if (log === a) await fed.append(a, 1);
+      else await fed.feed(a, b);
+      await fed.snapshot(log);
+      await fed.logs.client.startSegment(log);
+    }
+    await fed.append(a, 1);
+    await fed.feed(a);
+    const { feed } = fed.logs;
+    const expire = async (log: LogId, entries: readonly number[]): Promise<void> => {
+      const segment = await fed.tables.getSegment(log, 0, { consistent: true });
+      if (segment === undefined) throw new Error('the segment is missing');
+      await fed.tables.setExpiration(segment, expiring(NOON));
+      await fed.tables.deleteEntries(log, 0, entries);
+    };
+    const read = async (skipExpired: boolean) => {
+      const items = await Array.fromAsync(feed.read({ skipExpired }));
+      return itemTexts(items, [a, b]).map((text) => text.split(' ', 2).join(' '));
+    };
+    expect(await read(false)).toEqual(['a 0/0', 'a 0/1', 'a 0/2', 'a 0/3', 'a 1/0', 'b 0/0', 'a 1/1']);
+    await expire(a, [0, 1, 2]);
+    await expect(read(false)).rejects.toMatchObject({ code: 'ENTRY_NOT_FOUND', log: a, segment: 0 });
+    expect(await read(true)).toEqual(['a 1/0', 'b 0/0', 'a 1/1']);
+    await fed.snapshot(FEED_LOG);
+    await expire(FEED_LOG, [0, 1]);
+    await expect(read(false)).rejects.toMatchObject({ code: 'ENTRY_NOT_FOUND', log: FEED_LOG, segment: 0 });
+    expect(await read(true)).toEqual(['a 1/1']);
   });
 
   test('stops at the limit', async () => {

@@ -29,6 +29,7 @@ export function feedCommand() {
     .option('--follow', 'wait for new entries and print them, until interrupted', false)
     .option('--limit <n>', 'the most entries', parse.count)
     .option('--group <name>', 'continue where this consumer group stopped, and remember how far it gets')
+    .option('--skip-expired', 'leave out entries that expired without an archive', false)
     .option('--rebuild', 'begin the feed again, and feed all logs from their first entry on', false)
     .option('--groups', 'list the consumer groups, and how far each is behind', false)
     .addHelpText('after', HELP)
@@ -42,11 +43,11 @@ export function feedCommand() {
         'feed --feed-table Feed --rebuild',
       ),
     )
-    .action(({ from, follow, limit, group, groups, rebuild, ...options }) => {
+    .action(({ from, follow, limit, group, skipExpired, groups, rebuild, ...options }) => {
       if (options.feedTable === undefined) {
         throw new UsageError('the table of the feed is not named', { advice: 'Give --feed-table NAME' });
       }
-      const reads = from !== undefined || follow || limit !== undefined || group !== undefined;
+      const reads = from !== undefined || follow || limit !== undefined || group !== undefined || skipExpired;
       if ((groups && (reads || rebuild)) || (rebuild && reads)) {
         throw new UsageError('--groups and --rebuild exclude every other option of this command');
       }
@@ -56,7 +57,7 @@ export function feedCommand() {
         const { feed } = logs;
         if (rebuild) return untilInterrupted(() => rebuildAll(environment, output));
         if (groups) return listGroups(feed, output);
-        const how = { from, follow, limit, signal: stop };
+        const how = { from, follow, limit, skipExpired, signal: stop };
         const items = group === undefined ? feed.read(how) : feed.consume(group, how);
         const next = await print(items, { types: deps.types, output, follow });
         if (stop.aborted) throw interrupted(stop.reason, group, next);

@@ -58,6 +58,17 @@ export const FEED: Cases = {
     await fed.groups.release('search', 'bob', first);
     expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(2);
   },
+  'Read the feed with `skipExpired`, or --skip-expired, to leave such entries out': async (refused) => {
+    const fed = new FedLogs();
+    const log = await fed.create();
+    await fed.feed(log);
+    const segment = await fed.tables.getSegment(log, 0, { consistent: true });
+    if (segment === undefined) throw new Error('the segment is missing');
+    await fed.tables.setExpiration(segment, { state: 'expiring', at: 0 });
+    await fed.tables.deleteEntries(log, 0, [0]);
+    await refused(() => Array.fromAsync(fed.logs.feed.read()));
+    expect(await Array.fromAsync(fed.logs.feed.read({ skipExpired: true }))).toEqual([]);
+  },
   'Give openLogs the table of the feed as `feedTable`': async (refused) => {
     const live = await LiveLog.create();
     await refused(() => live.logs().feed);

@@ -1,0 +1,61 @@
+import { EntryGapError, EntryNotFoundError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, nextPosition, type Position } from '../ids/position.ts';
+import type { Entry, ReservedTypes } from '../log/entry.ts';
+import type { LogReader } from '../log/log-store.ts';
+import { type EntryRange, readEntries, readUpTo } from '../log/read-entries.ts';
+import { mayLackEntries } from '../log/segment.ts';
+
+export interface EntryKeeper {
+  readonly store: LogReader;
+  readonly types: ReservedTypes;
+  /** As in `EntrySource`. */
+  readonly concurrency?: number;
+  /** Whether to leave out the rest of a segment if its entries expired without an archive. */
+  readonly skipExpired: boolean;
+}
+
+/**
+ * Reads a range as {@link readEntries} does, and tells apart entries that expired without an
+ * archive, which nobody can restore.
+ * @throws EntryNotFoundError at such an entry, unless `skipExpired` leaves it out
+ * @throws the other errors of {@link readEntries}
+ */
+export async function* keptEntries(keeper: EntryKeeper, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
+  const { to } = range;
+  for (let { from } = range; ; ) {
+    try {
+      for await (const page of to === 'end'
+        ? readUpTo(keeper, log, { from, to })
+        : readEntries(keeper, log, { from, to })) {
+        yield page;
+        const last = page.at(-1);
+        if (last !== undefined) from = nextPosition(last.position);
+      }
+      return;
+    } catch (error) {
+      if (!(error instanceof EntryGapError)) throw error;
+      from = await behindExpired(keeper, log, error, error.segment ?? from.segment);
+      if (to !== 'end' && comparePositions(from, to) >= 0) return;
+    }
+  }
+}
+
+/** The start of the segment behind one whose entries expired. @throws the error of any other gap */
+async function behindExpired(
+  { store, skipExpired }: EntryKeeper,
+  log: LogId,
+  gap: EntryGapError,
+  number: number,
+): Promise<Position> {
+  const segment = await store.getSegment(log, number, { consistent: true });
+  if (segment === undefined || !mayLackEntries(segment)) throw gap;
+  if (skipExpired) return { segment: number + 1, entry: 0 };
+  throw new EntryNotFoundError(`entries of segment ${number} have expired and are in no archive`, {
+    log,
+    segment: number,
+    entry: gap.entry,
+    advice: 'Read the feed with `skipExpired`, or --skip-expired, to leave such entries out',
+    cause: gap,
+  });
+}
