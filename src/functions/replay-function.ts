@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { ChunkStore } from '../codec/chunk.ts';
 import { UsageError } from '../errors.ts';
+import { feedOr } from '../feed/feed-log.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { formatPosition, parsePosition } from '../ids/position.ts';
 import type { ReservedTypes } from '../log/entry.ts';
@@ -60,7 +61,7 @@ export function replayFunction(
     const { log, at, from } = parseEvent(schema, event);
     if (at !== undefined) await assertPosition(deps, log, at);
     const replayed = await deps.withScratch(log, (scratch) =>
-      replayPart({ ...deps, scratch, deadline }, log, { at, from }),
+      replayPart({ ...feedOr(log, deps), scratch, deadline }, log, { at, from }),
     );
     deps.report({ kind: 'replayed', run, log, replayed });
     if (replayed.outcome === 'replayed') return { log, ...replayed };

@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ResourceMissingError } from '../../src/errors.ts';
 import { FEED_DIVISION, FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { FunctionEvent } from '../../src/functions/function-event.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
+import { replayFunction } from '../../src/functions/replay-function.ts';
 import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -18,6 +20,7 @@ import type { StreamRecord } from '../../src/workers/dispatch/route-stream-recor
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { dividedFeed } from '../../src/workers/feed/divided-feed.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
+import { lambdaContext } from '../support/lambda-events.ts';
 import { entryAt, NOON } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem } from '../support/mapped-logs.ts';
 
@@ -187,5 +190,7 @@ describe('the jobs of the feed', () => {
     if (entry?.body?.format !== 'bytes') throw new Error('the feed has no inline root');
     const root = await loadRoot(deps, { log: FEED_LOG, position }, { inline: entry.body.bytes });
     expect(root.reducer).toEqual({ name: 'feed', version: 1 });
+    const replay = replayFunction({ ...deps, withScratch, report: () => undefined });
+    expect(await replay({ log: FEED_LOG }, lambdaContext(900_000))).toMatchObject({ equal: true, entries: 3 });
   });
 });

@@ -7,6 +7,7 @@ import { type SweepFunctionDeps, sweepFunction } from '../../src/functions/sweep
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
+import { condemnedKey } from '../../src/store/keys.ts';
 import { rebuildFeed } from '../../src/workers/sweep/rebuild-feed.ts';
 import type { SweepOptions } from '../../src/workers/sweep/sweep.ts';
 import type { FoundEnd } from '../../src/workers/sweep/swept-end.ts';
@@ -74,6 +75,17 @@ describe('a sweep with a feed', () => {
     const without = await count(() => sheets.sweep({}, deps));
     expect(await count(() => endsOf(fed))).toEqual(without);
   });
+});
+
+test('a sweep collects the garbage of the feed, and leaves it alone once the feed is off', async () => {
+  const fed = new FedSheets();
+  const { sheets, writer, deps } = fed;
+  await writer.add([{ log: await sheets.atRest(), position: START }]);
+  await sheets.blobs.put(condemnedKey(FEED_LOG), Uint8Array.of(1));
+  sheets.nowMs += 30 * 24 * 3600_000;
+  const { sent } = await sheets.sweep({}, deps);
+  expect(sent).toContainEqual({ kind: 'collect', log: FEED_LOG });
+  expect(await sheets.sweep()).toMatchObject({ failures: [], sent: [] });
 });
 
 describe('the sweep function with a feed', () => {

@@ -196,7 +196,8 @@ class SweepRun {
 
   /**
    * Sends collect jobs for gc candidates, after all logs. If the time is up by then, the next run
-   * does only this. The sweep after that run finds the candidates for which it has no time.
+   * does only this. The sweep after that run finds the candidates for which it has no time. Leaves
+   * out a feed without a table: the feed was turned off, and its objects are kept.
    */
   async gcCandidates(): Promise<void> {
     if (!this.#gcRemains || !this.#isThrough || (this.#isOver() && !this.#onlyCandidates)) return;
@@ -205,6 +206,7 @@ class SweepRun {
     for (const name of unknown) this.#fail(undefined, notInTables(name));
     for (const [log, { why, due }] of logs) {
       await this.#guard(log, async () => {
+        if (log === FEED_LOG && (await this.#isOff())) return;
         await requireInTables(this.#deps.tables, log);
         this.#totals.dueSince(due);
         await this.#send({ kind: 'collect', log }, why);
@@ -296,6 +298,11 @@ class SweepRun {
     if (segment === undefined || isFrozen(segment) || !divides(division)) return undefined;
     const { youngSeconds = 0 } = this.#options;
     return new SweptTail(segment, { division, types, now: now() / 1000, youngSeconds });
+  }
+
+  /** Whether there is no feed, or none any more. */
+  async #isOff(): Promise<boolean> {
+    return (await this.#deps.tables.newestSegments(FEED_LOG, 1, { consistent: true })).length === 0;
   }
 
   /** Finds the end of a log, if there is a feed. */
