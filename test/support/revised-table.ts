@@ -53,7 +53,7 @@ export class RevisedTable {
         throw new Error('the logs of revisions have ids that are made of keys');
       },
     });
-    this.revisions = new RevisionLogs({ logs: this.logs, source: this.source, platform: nativePlatform });
+    this.revisions = this.recorder();
   }
 
   put(item: Item): void {
@@ -64,9 +64,14 @@ export class RevisedTable {
     this.#changed(change, keys, this.items.delete(keys), undefined);
   }
 
+  /** Another process that records, with other documents. */
+  recorder(): RevisionLogs {
+    return new RevisionLogs({ logs: this.logs, source: this.source, platform: nativePlatform });
+  }
+
   /** Records what the stream has. */
-  async deliver(): Promise<void> {
-    await recordRevisions({ logs: this.revisions }, this.stream.splice(0));
+  async deliver(logs = this.revisions): Promise<void> {
+    await recordRevisions({ logs }, this.stream.splice(0));
   }
 
   /** Loses what the stream has. */

@@ -56,6 +56,18 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     expect(await changesOf(table, 'ann', 1)).toEqual(['1 Gap first', '2 Put second']);
   });
 
+  test('a comparison knows the revisions that another process has recorded', async () => {
+    const table = new RevisedTable({ per });
+    table.put(ownedItem('ann', 1));
+    await table.deliver();
+    table.remove(ownedItem('ann', 1));
+    await table.deliver(table.recorder());
+    table.put(ownedItem('ann', 1, 'third'));
+    table.lose();
+    expect(await table.compare()).toMatchObject({ gaps: 1 });
+    expect(await changesOf(table, 'ann', 1)).toEqual(['1 Put first', '2 Delete', '3 Gap third']);
+  });
+
   test('a change that arrives during the wait is no gap', async () => {
     const table = new RevisedTable({ per });
     table.put(ownedItem('ann', 1));

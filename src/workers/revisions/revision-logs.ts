@@ -50,19 +50,25 @@ export class RevisionLogs {
   }
 
   /**
-   * Runs work with the document of a log, which stays open during the work.
+   * Runs work with the document of a log, which stays open during the work. A document that was open
+   * may lack the newest revisions of other processes.
    * @param created time in epoch seconds with which a missing log is created; if it is absent, a
    * missing log is an error
    * @throws LogNotFoundError if the log is missing and `created` is absent
    * @throws the errors of `Logs.open`, and those of the work
    */
-  async use<T>(log: LogId, work: (document: Document) => Promise<T>, created?: number): Promise<T> {
-    const open = this.#open.get(log) ?? { document: this.#load(log, created), users: 0 };
+  async use<T>(
+    log: LogId,
+    work: (document: Document, how: { readonly wasOpen: boolean }) => Promise<T>,
+    created?: number,
+  ): Promise<T> {
+    const before = this.#open.get(log);
+    const open = before ?? { document: this.#load(log, created), users: 0 };
     this.#open.delete(log);
     this.#open.set(log, open);
     open.users++;
     try {
-      return await work(await open.document);
+      return await work(await open.document, { wasOpen: before !== undefined });
     } catch (error) {
       // The next use opens the log again.
       if (this.#open.get(log) === open) this.#open.delete(log);

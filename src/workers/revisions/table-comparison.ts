@@ -12,8 +12,7 @@ import { gapRevision } from '../../revisions/new-revisions.ts';
 import { MAX_SOURCE_KEYS, type SourceItems } from '../../revisions/source-items.ts';
 import { canonicalItem } from '../../state/items/canonical-item.ts';
 import { itemKey } from '../../state/items/item-key.ts';
-import type { ItemRevision } from '../../state/items/item-revision.ts';
-import { lastRevisions, liveItems, sourceTableOf } from '../../state/items/items.ts';
+import { type ItemsState, lastRevisions, liveItems, sourceTableOf } from '../../state/items/items.ts';
 import { inAdvance } from '../../tree/read.ts';
 import type { RevisionLogs } from './revision-logs.ts';
 
@@ -105,7 +104,9 @@ export class TableComparison {
         if (segment === START.segment) yield log;
       }
     }
-    const compare = (log: LogId) => this.#compare(log, () => this.#recordedItems(log));
+    const compare = (log: LogId) => {
+      return this.#compare(log, async (state) => (state === undefined ? [] : this.#recordedItems(log, state)));
+    };
     for await (const compared of inAdvance(found(), LOGS_AHEAD, compare)) {
       yield { next: compared.log, logs: [compared].filter(differs) };
     }
@@ -120,54 +121,55 @@ export class TableComparison {
   }
 
   /** The items that exist by the revisions of a log, as they are in the source table. */
-  async #recordedItems(log: LogId): Promise<PresentItem[]> {
+  async #recordedItems(log: LogId, state: ItemsState): Promise<PresentItem[]> {
     const { items, logs } = this.#deps;
     const { table, keyNames } = logs.source;
+    if (sourceTableOf(state) !== table) return [];
     const keys: Item[] = [];
-    await logs.use(log, async ({ state }) => {
-      if (sourceTableOf(state) !== table) return;
-      for await (const { item } of liveItems(state)) {
-        // Logs for items and logs for partitions may lie beside each other. Only one kind goes on.
-        if (logs.logOf(item) === log) keys.push(plainItem(item, keyNames));
-      }
-    });
+    for await (const { item } of liveItems(state)) {
+      // Logs for items and logs for partitions may lie beside each other. Only one kind goes on.
+      if (logs.logOf(item) === log) keys.push(plainItem(item, keyNames));
+    }
     return readPresent(items, keys);
   }
 
-  /** Compares items with their newest revisions in a log, which may be missing. */
-  #compare(log: LogId, read: () => Promise<readonly PresentItem[]>): Promise<DifferingLog> {
-    const { keyNames } = this.#deps.logs.source;
+  /**
+   * Compares items with their newest revisions in a log, which may be missing.
+   * @param read the items to compare; the state of the log is undefined if it is missing
+   */
+  #compare(
+    log: LogId,
+    read: (state: ItemsState | undefined) => Promise<readonly PresentItem[]>,
+  ): Promise<DifferingLog> {
+    const { logs } = this.#deps;
     const differences: Difference[] = [];
-    const compare = async (): Promise<void> => {
-      const present = await read();
-      if (present.length === 0) return;
-      const newest = await this.#newestRevisions(log, present);
-      for (const [i, { keys, item }] of present.entries()) {
-        const last = newest[i];
+    const compareWith = async (state: ItemsState | undefined): Promise<void> => {
+      const present = await read(state);
+      for (const { keys, item } of present) {
+        const last = state && (await lastRevisions(state, itemKey(logs.source, keys))).last;
         const image = this.#imageOf(item);
         if (image === this.#imageOf(last?.item)) continue;
-        differences.push({ keys: plainItem(keys, keyNames), revision: last?.revision ?? 0, image });
+        differences.push({ keys: plainItem(keys, logs.source.keyNames), revision: last?.revision ?? 0, image });
       }
       this.#items += present.length;
-      this.#deps.onProgress?.(this.#items);
+      if (present.length > 0) this.#deps.onProgress?.(this.#items);
+    };
+    const compare = async (): Promise<void> => {
+      try {
+        await logs.use(log, async (document, { wasOpen }) => {
+          // Another process may have recorded newer revisions.
+          if (wasOpen) await document.refresh();
+          await compareWith(document.state);
+        });
+      } catch (error) {
+        if (!(error instanceof LogNotFoundError)) throw error;
+        await compareWith(undefined);
+      }
     };
     return this.#limit(async () => {
       await this.#guard(log, compare);
       return { log, differences };
     });
-  }
-
-  async #newestRevisions(log: LogId, items: readonly PresentItem[]): Promise<readonly (ItemRevision | undefined)[]> {
-    const { logs } = this.#deps;
-    try {
-      return await logs.use(log, async ({ state }) => {
-        const found = items.map(async ({ keys }) => (await lastRevisions(state, itemKey(logs.source, keys))).last);
-        return Promise.all(found);
-      });
-    } catch (error) {
-      if (error instanceof LogNotFoundError) return [];
-      throw error;
-    }
   }
 
   async #record({ log, differences }: DifferingLog): Promise<void> {
@@ -182,8 +184,8 @@ export class TableComparison {
     if (settled.length === 0) return;
     await logs.use(
       log,
-      async (document) => {
-        await document.refresh();
+      async (document, { wasOpen }) => {
+        if (wasOpen) await document.refresh();
         for (const { keys: each, item, revision } of settled) {
           const before = await lastRevisions(document.state, itemKey(logs.source, each));
           if ((before.last?.revision ?? 0) !== revision) continue;
