@@ -6,6 +6,9 @@ import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import type { LogEnd } from '../feed/feed-writer.ts';
 import { readKeys, type StreamRecord } from './route-stream-records.ts';
 
+/** Logs whose positions are read at a time. */
+const LOGS_AT_A_TIME = 50;
+
 /** The logs of an application's table. */
 export interface MappedEnds {
   readonly mapping: SchemaMapping;
@@ -49,13 +52,16 @@ async function mappedEnds(records: readonly StreamRecord[], { mapping, endAt }: 
     const index = log && unlessUnfit(() => indexOfKey(mapping, keys));
     if (log !== undefined && index !== undefined) newest.set(log, Math.max(index, newest.get(log) ?? 0));
   }
-  const ends = await Promise.all(
-    Array.from(newest, async ([log, index]): Promise<LogEnd[]> => {
-      const position = await endAt(log, index).catch((error: unknown) => ignoreUnfit(error));
-      return position === undefined ? [] : [{ log, position }];
-    }),
-  );
-  return ends.flat();
+  const endOf = async ([log, index]: readonly [LogId, number]): Promise<LogEnd[]> => {
+    const position = await endAt(log, index).catch((error: unknown) => ignoreUnfit(error));
+    return position === undefined ? [] : [{ log, position }];
+  };
+  const logs = [...newest];
+  const ends: LogEnd[] = [];
+  for (let i = 0; i < logs.length; i += LOGS_AT_A_TIME) {
+    ends.push(...(await Promise.all(logs.slice(i, i + LOGS_AT_A_TIME).map(endOf))).flat());
+  }
+  return ends;
 }
 
 function unlessUnfit<T>(read: () => T): T | undefined {
