@@ -290,6 +290,23 @@ describe('states of the past', () => {
   );
 });
 
+test('the largest item, and one as deep as DynamoDB stores, come back as they were', async () => {
+  const table = new StreamedTable();
+  let deep: Item[string] = { S: 'deep' };
+  for (let level = 0; level < 31; level++) deep = level % 2 === 0 ? { M: { '': deep } } : { L: [deep] };
+  const large = {
+    ...part('red'),
+    bytes: { B: new Uint8Array(390_000).fill(7) },
+    ['__proto__']: { NULL: true as const },
+  };
+  table.put(large);
+  table.put({ ...part('blue'), deep });
+  expect(await record(table)).toEqual({ recorded: 2, gaps: 0, failed: [] });
+  const [first, second] = await revisionsOf(table, BOLT);
+  expect(first?.item).toEqual(large);
+  expect(second?.item).toEqual({ ...part('blue'), deep });
+});
+
 test('a log refuses a revision of another table, and one that is not the next', async () => {
   const table = threeColors();
   await record(table);
