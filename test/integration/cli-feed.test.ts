@@ -4,6 +4,7 @@ import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
+import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
 import { createItemTable } from '../support/item-table.ts';
 import { clientConfig } from '../support/shared-engine.ts';
@@ -33,6 +34,27 @@ async function newest(words: readonly string[]): Promise<Record<string, string>>
   return Object.fromEntries(
     logs.filter(({ log }) => log !== FEED_LOG).map(({ log, newest }) => [log, formatPosition(newest)]),
   );
+}
+
+interface Line {
+  readonly checkpoint: number;
+  readonly log: string;
+}
+
+function linesOf(text: string): Line[] {
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
+}
+
+/** The lines that a command prints. */
+async function printed(...words: readonly string[]): Promise<Line[]> {
+  const { code, stdout, stderr } = await runCli([...words, ...place.words, '--json']);
+  expect({ words, code, stderr }).toEqual({ words, code: 0, stderr: '' });
+  return linesOf(stdout);
+}
+
+/** An entry as the command `entries` prints it. */
+function withoutPlace({ checkpoint: _, log: __, ...entry }: Line): object {
+  return entry;
 }
 
 const row = (number: number) => ({ type: 'Set', cells: [[number, 0, `row ${number}`]] }) as const;
@@ -84,6 +106,68 @@ describe('a feed on the embedded engine', () => {
     expect(await fed(FEED)).toEqual(before);
   });
 
+  test('the command prints every entry of every log, those of archived epochs too', async () => {
+    const { logs } = (await place.json('list')) as { logs: { log: string }[] };
+    const lines = await printed('feed', ...FEED);
+    for (const { log } of logs) {
+      const entries = await printed('entries', log);
+      expect(lines.filter((line) => line.log === log).map(withoutPlace)).toEqual(entries);
+    }
+    const checkpoints = lines.map(({ checkpoint }) => checkpoint);
+    expect(checkpoints).toEqual(checkpoints.toSorted((a, b) => a - b));
+  });
+
+  test('a group continues behind what it had when a signal ended its member', async () => {
+    const all = await printed('feed', ...FEED);
+    const member = startCli(['feed', '--group', 'search', '--follow', ...FEED, ...place.words, '--json']);
+    let text = '';
+    await new Promise<void>((resolve) => {
+      member.stdout?.on('data', (part) => {
+        text += String(part);
+        if (text.split('\n').length > all.length) resolve();
+      });
+    });
+    const [busy] = await place.refusals(['feed', '--group', 'search', ...FEED]);
+    expect(busy).toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    await end(member, 'SIGINT');
+    expect(member.exitCode).toBe(130);
+    expect(linesOf(text)).toEqual(all);
+    const idle = { name: 'search', lagSeconds: 0, leaseUntil: null };
+    expect(await place.json('feed', '--groups', ...FEED)).toMatchObject({ groups: [idle] });
+
+    const log = await place.log(row(1));
+    await place.json('work', '--until-idle', ...FEED);
+    const rest = await printed('feed', '--group', 'search', ...FEED);
+    expect(rest.map(withoutPlace)).toEqual(await printed('entries', log));
+    expect(await printed('feed', '--group', 'search', ...FEED)).toEqual([]);
+  });
+
+  test('a rebuilt feed has the same entries, at later checkpoints', async () => {
+    const before = await printed('feed', ...FEED);
+    const { from } = await place.json('feed', '--rebuild', ...FEED);
+    const after = await printed('feed', '--from', String(from), ...FEED);
+    const sorted = (lines: readonly Line[]) => lines.map((line) => JSON.stringify(withoutPlace(line))).toSorted();
+    expect(sorted(after)).toEqual(sorted(before));
+    expect(after[0]?.checkpoint).toBeGreaterThanOrEqual(before.at(-1)?.checkpoint ?? 0);
+  });
+
+  test('the command refuses a wrong place, group or choice', async () => {
+    const cases: readonly (readonly [readonly string[], string, string])[] = [
+      [['--groups'], 'USAGE', '--feed-table'],
+      [[...FEED, '--from', '99999999'], 'CHECKPOINT_INVALID', '99999999 is behind the end'],
+      [[...FEED, '--from', 'start'], 'USAGE', "--from: 'start'"],
+      [[...FEED, '--limit', '0'], 'USAGE', "--limit: '0'"],
+      [[...FEED, '--group', ''], 'USAGE', 'name of a group'],
+      [[...FEED, '--groups', '--follow'], 'USAGE', '--groups'],
+      [[...FEED, '--rebuild', '--from', '0'], 'USAGE', '--rebuild'],
+    ];
+    const refusals = await place.refusals(...cases.map(([words]) => ['feed', ...words]));
+    for (const [i, [words, code, about]] of cases.entries()) {
+      const message: unknown = expect.stringContaining(about);
+      expect(refusals[i], words.join(' ')).toMatchObject({ code, message });
+    }
+  });
+
   test('without the table of a feed, feed is no name', async () => {
     const [refused] = await place.refusals(['entries', 'feed']);
     expect(refused).toMatchObject({ code: 'LOG_ID_INVALID' });
@@ -122,5 +206,7 @@ test('items of a mapped log are fed by their positions, also in logs that nobody
   expect(await fed(words)).toEqual({ 1: '2/6', 2: '0/3' });
   expect(await fed(words)).toEqual(await newest(words));
   expect(await place.json('sweep', ...sizes, ...words)).toMatchObject({ spans: 0, failures: [] });
+  const ofOne = (await printed('feed', ...words)).filter(({ log }) => log === '1');
+  expect(ofOne.map(withoutPlace)).toEqual(await printed('entries', '1', ...words));
   db.destroy();
 });
