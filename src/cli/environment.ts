@@ -21,7 +21,7 @@ import type { Logs } from '../client/logs.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import { feedReducer } from '../feed/feed-reducer.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
+import { type CheckpointOf, type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { openDataDirectory, openEngine } from '../local/data-directory.ts';
 import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
@@ -91,7 +91,7 @@ export interface Environment {
   readonly otherTables: (names: TableNames, options: { readonly dryRun: boolean }) => Promise<OtherTables>;
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: () => Promise<string>;
-  readonly checkpoints: (streamArn: string) => CheckpointStore;
+  readonly checkpoints: (streamArn: string, of?: CheckpointOf) => CheckpointStore;
   /** Aborted when the local engine is lost. */
   readonly lost: AbortSignal;
   readonly endpoint: string | undefined;
@@ -195,7 +195,7 @@ async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Env
     },
     streams: new DynamoDBStreamsClient(config),
     streamArn: () => describeStream(dynamodb, names.entryTable),
-    checkpoints: (streamArn) => new FileCheckpointStore(dir, streamArn),
+    checkpoints: (streamArn, of) => new FileCheckpointStore(dir, streamArn, of),
     lost: engine.lost,
     endpoint: engine.endpoint,
   };

@@ -51,10 +51,15 @@ export function revisionsFunction(
   };
 }
 
-async function recordChanges(
-  { logs, report }: RevisionsFunctionDeps,
+/**
+ * Records the changes in the records of a Lambda event.
+ * @returns the records that Lambda has to deliver again
+ * @throws the errors of `logs`
+ */
+export async function recordChanges(
+  { logs, report }: Pick<RevisionsFunctionDeps, 'logs' | 'report'>,
   records: readonly unknown[],
-  { awsRequestId: run }: Invocation,
+  { awsRequestId: run }: Pick<Invocation, 'awsRequestId'>,
 ): Promise<DynamoDBBatchResponse> {
   const started = performance.now();
   const changes: ImageChange[] = [];
@@ -78,7 +83,9 @@ async function recordChanges(
   return { batchItemFailures: [...failed].map((itemIdentifier) => ({ itemIdentifier })) };
 }
 
-/** The sequence number of a malformed record; if it has none, Lambda delivers the whole batch again. */
+/**
+ * The sequence number of a malformed record. If it has none, Lambda delivers the whole batch again.
+ */
 function sequenceOf(record: unknown): string {
   const { SequenceNumber } = fieldsOf(fieldsOf(record).dynamodb);
   return typeof SequenceNumber === 'string' ? SequenceNumber : '';

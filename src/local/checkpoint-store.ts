@@ -22,16 +22,19 @@ const schema = z.object({
 /** The position in a named stream. */
 export type StreamCheckpoint = Readonly<z.infer<typeof schema>>;
 
-function checkpointPath(dir: string): string {
-  return join(dir, 'stream-checkpoint.json');
+/** The stream that a checkpoint is for: that of the Entry table, or that of a plain table. */
+export type CheckpointOf = 'stream' | 'revisions';
+
+function checkpointPath(dir: string, of: CheckpointOf): string {
+  return join(dir, `${of}-checkpoint.json`);
 }
 
 /**
- * The checkpoint of a data directory, of any stream; undefined if there is none.
+ * The checkpoint of a data directory; undefined if there is none.
  * @throws EngineError if the file is damaged
  */
-export async function readCheckpoint(dir: string): Promise<StreamCheckpoint | undefined> {
-  const path = checkpointPath(dir);
+export async function readCheckpoint(dir: string, of: CheckpointOf = 'stream'): Promise<StreamCheckpoint | undefined> {
+  const path = checkpointPath(dir, of);
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -57,20 +60,22 @@ export async function readCheckpoint(dir: string): Promise<StreamCheckpoint | un
 export class FileCheckpointStore implements CheckpointStore {
   readonly #dir: string;
   readonly #streamArn: string;
+  readonly #of: CheckpointOf;
 
-  constructor(dir: string, streamArn: string) {
+  constructor(dir: string, streamArn: string, of: CheckpointOf = 'stream') {
     this.#dir = dir;
     this.#streamArn = streamArn;
+    this.#of = of;
   }
 
   /** @throws EngineError if the file is damaged */
   async load(): Promise<StreamPosition> {
-    const checkpoint = await readCheckpoint(this.#dir);
+    const checkpoint = await readCheckpoint(this.#dir, this.#of);
     return checkpoint?.streamArn === this.#streamArn ? checkpoint.position : {};
   }
 
   async save(position: StreamPosition): Promise<void> {
-    const path = checkpointPath(this.#dir);
+    const path = checkpointPath(this.#dir, this.#of);
     const temporary = `${path}.${process.pid}.tmp`;
     const file = await open(temporary, 'w');
     try {

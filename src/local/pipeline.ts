@@ -1,8 +1,10 @@
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import type { SQSEvent } from 'aws-lambda';
 import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
-import type { Invocation, JobEvent, StreamEvent } from '../functions/function-event.ts';
+import type { Invocation, JobEvent, RevisionsEvent, StreamEvent } from '../functions/function-event.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
+import { toLambdaChange } from '../functions/lambda-change.ts';
+import { recordChanges } from '../functions/revisions-function.ts';
 import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
@@ -13,6 +15,7 @@ import type { JobDeps } from '../workers/dispatch/run-job.ts';
 import { dividedFeed } from '../workers/feed/divided-feed.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import { jobQueues } from '../workers/jobs/job-queues.ts';
+import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
@@ -23,6 +26,8 @@ import { systemTime } from './stream-settings.ts';
 const MAX_RECEIVES = 5;
 /** How long a worker holds a job that it does not finish, in milliseconds. */
 const VISIBILITY_MS = 60_000;
+/** Those of the deployed event source mappings, with fewer retries. */
+const SETTINGS = { batchSize: 1000, maximumRetryAttempts: 10, bisectBatchOnFunctionError: true };
 const COMMIT_EVERY_MS = 200;
 const IDLE_POLL_MS = 20;
 /** Functions have no time limit here. */
@@ -31,11 +36,20 @@ const INVOCATION: Invocation = { awsRequestId: 'local', getRemainingTimeInMillis
 /** An action of the pipeline, for its watcher. */
 export type PipelineEvent =
   | StreamEvent
+  | RevisionsEvent
   | Extract<JobEvent, { readonly kind: 'job' }>
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
   | { readonly kind: 'dead'; readonly message: ReceivedMessage }
   | { readonly kind: 'discarded'; readonly batch: DiscardedBatch }
   | { readonly kind: 'trimmed'; readonly trimmed: TrimmedRecords };
+
+/** A plain table whose changes the pipeline records as revisions. */
+export interface RecordedTable {
+  /** ARN of its stream, which has both images. */
+  readonly streamArn: string;
+  readonly checkpoints: CheckpointStore;
+  readonly logs: RevisionLogs;
+}
 
 export interface PipelineOptions {
   readonly streams: DynamoDBStreamsClient;
@@ -51,6 +65,8 @@ export interface PipelineOptions {
   readonly feed?: Pick<FeedWriter, 'add'> | undefined;
   /** As in the stream function; needed only with a mapping and a feed. */
   readonly endAt?: StreamFunctionDeps['endAt'];
+  /** Undefined if no revisions are recorded. */
+  readonly revisions?: RecordedTable | undefined;
   /** The most logs that are worked on at the same time. */
   readonly concurrency: number;
   /** Whether to end the pipeline when the stream is read to its end and every job is done. */
@@ -86,8 +102,9 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     handler: (records) => onStream({ Records: records.map(toLambdaRecord) }),
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
-    settings: { batchSize: 1000, maximumRetryAttempts: 10, bisectBatchOnFunctionError: true },
+    settings: SETTINGS,
   });
+  const changes = options.revisions && changePoller(options, options.revisions);
   const isIdle = (): boolean => {
     const { waiting, inFlight, dead } = queue.stats();
     return waiting + inFlight + dead === 0;
@@ -97,6 +114,8 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     // done.
     const position = poller.routed();
     if (isIdle()) await poller.commit(position);
+    // A change is recorded when its handler returns.
+    await changes?.commit(changes.routed());
   };
   const commitUntilStopped = async (): Promise<void> => {
     while (!signal.aborted) {
@@ -110,13 +129,35 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     reportDeadLetters(options, queue, signal),
     commitUntilStopped(),
   ];
-  if (options.untilIdle) parts.push(stopOnceIdle(poller, isIdle, stop, signal));
+  if (changes !== undefined) parts.push(changes.run(signal));
+  // Recorded changes are entries, so the stream of the Entry table comes last.
+  const pollers = [...(changes === undefined ? [] : [changes]), poller];
+  if (options.untilIdle) parts.push(stopOnceIdle(pollers, isIdle, stop, signal));
   // If one part fails, the others stop, and the pipeline fails with the error of that part.
   for (const part of parts) part.catch(() => stop.abort());
   const results = await Promise.allSettled(parts);
   const failed = results.find((result) => result.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
   await commitWhenIdle();
+}
+
+/** Polls the stream of a plain table, and records its changes. */
+function changePoller(options: PipelineOptions, { streamArn, checkpoints, logs }: RecordedTable): StreamPoller {
+  const deps = { logs: async () => logs, report: options.onEvent };
+  return new StreamPoller({
+    client: options.streams,
+    streamArn,
+    checkpoints,
+    handler: (records) =>
+      recordChanges(
+        deps,
+        records.map((record) => toLambdaChange(record, streamArn)),
+        INVOCATION,
+      ),
+    onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
+    onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
+    settings: SETTINGS,
+  });
 }
 
 async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, signal: AbortSignal): Promise<void> {
@@ -166,14 +207,14 @@ async function reportDeadLetters(options: PipelineOptions, queue: MemoryJobQueue
 }
 
 async function stopOnceIdle(
-  poller: StreamPoller,
+  pollers: readonly StreamPoller[],
   isIdle: () => boolean,
   stop: AbortController,
   signal: AbortSignal,
 ): Promise<void> {
   while (!signal.aborted) {
     try {
-      await poller.caughtUp();
+      for (const poller of pollers) await poller.caughtUp();
     } catch (error) {
       if (signal.aborted) return;
       throw error;

@@ -58,8 +58,10 @@ class Supervisor {
     const path = dataPath('dynoxide', this.#dir);
     try {
       indexStreamRecords(path);
-      const checkpoint = await readCheckpoint(this.#dir);
-      if (checkpoint !== undefined) trimStreamRecords(path, checkpoint, Date.now());
+      for (const stream of ['stream', 'revisions'] as const) {
+        const checkpoint = await readCheckpoint(this.#dir, stream);
+        if (checkpoint !== undefined) trimStreamRecords(path, checkpoint, Date.now());
+      }
     } catch (error) {
       console.error(`supervisor ${process.pid}: cannot index or trim stream records:`, error);
     }

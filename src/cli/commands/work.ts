@@ -1,17 +1,20 @@
 import { once } from 'node:events';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Option } from '@commander-js/extra-typings';
 import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
-import { mappedLayout } from '../../log/division-policy.ts';
+import { divides, mappedLayout, REVISIONS_DIVISION } from '../../log/division-policy.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
+import { items } from '../../state/items/reducer.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom } from '../division-options.ts';
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';
+import { recordedTable } from '../recorded-table.ts';
 import { policyEverywhere } from '../retention.ts';
 import { exitCodeOf, untilInterrupted } from '../signals.ts';
 
@@ -19,65 +22,91 @@ export function workCommand() {
   return dividingCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
     .option('--until-idle', 'end when nothing is left to do; exit code 1 if something failed', false)
     .option('--concurrency <n>', 'logs to work on at the same time', parse.count, 2)
+    .option('--revisions-of <table>', 'also record the changes of this plain table, which has a stream of both images')
+    .addOption(
+      new Option('--per <what>', 'with --revisions-of: whether an item or a partition key has a log')
+        .choices(['item', 'partition'] as const)
+        .default('item' as const),
+    )
+    .option('--actor <attribute>', 'with --revisions-of: the attribute that names who changed an item')
     .addHelpText('after', POLICY_HELP)
-    .addHelpText('after', examples('work --local data', 'work --until-idle --json'))
-    .action((options) =>
-      inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
-        const { deps, feed, mapped } = environment;
-        const policy = policyEverywhere(policyChanges(options));
-        const division = divisionFrom(options);
-        const summary = new Summary(output, feed !== undefined);
-        const dead: Promise<void>[] = [];
-        const foreign = new AbortController();
-        const streamArn = await untilInterrupted(() => environment.streamArn());
-        output.note('Working. Interrupt to stop.');
-        await runPipeline({
-          streams: environment.streams,
-          streamArn,
-          checkpoints: environment.checkpoints(streamArn),
-          jobs: {
-            ...environment.deps,
-            mapped: mapped?.registrar,
-            requireReducer: environment.requireReducer,
-            policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
-          },
-          types: environment.deps.types,
-          division,
-          mapping: options.mapping,
-          feed,
-          endAt: mapped && ((log, index) => mapped.registrar.endAt(log, index, mappedLayout(division))),
-          concurrency: options.concurrency,
-          untilIdle: options.untilIdle,
-          signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
-          onEvent: (event) => {
-            // Neither a second try nor another log can help: all logs get the same reducer.
-            if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
-              return foreign.abort(event.error);
-            summary.count(event);
-            if (event.kind === 'dead' && options.local !== undefined) {
-              const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
-              // Awaited at the end of the pipeline. Until then, a failure is not unhandled.
-              written.catch(() => undefined);
-              dead.push(written);
-            }
-          },
-        });
-        await Promise.all(dead);
-        environment.lost.throwIfAborted();
-        foreign.signal.throwIfAborted();
-        summary.finish();
-        // The command ended before it was idle.
-        if (options.untilIdle && stop.reason instanceof InterruptedError)
-          process.exitCode = exitCodeOf(stop.reason.signal);
-      }),
-    );
+    .addHelpText(
+      'after',
+      examples(
+        'work --local data',
+        'work --until-idle --json',
+        'work --local data --revisions-of customers --actor by',
+      ),
+    )
+    .action((options) => {
+      const { revisionsOf } = options;
+      // All logs of a deployment have one reducer.
+      const reducer = revisionsOf !== undefined && options.reducer === undefined && { reducer: items.name };
+      return inEnvironment(
+        { ...options, ...reducer, creates: true, endsItself: true },
+        async (environment, output, stop) => {
+          const { deps, feed, mapped } = environment;
+          const policy = policyEverywhere(policyChanges(options));
+          const given = divisionFrom(options);
+          const division = revisionsOf !== undefined && !divides(given) ? REVISIONS_DIVISION : given;
+          const revisions = revisionsOf && (await recordedTable(environment, { ...options, revisionsOf }));
+          const summary = new Summary(output, { hasFeed: feed !== undefined, hasRevisions: revisionsOf !== undefined });
+          const dead: Promise<void>[] = [];
+          const foreign = new AbortController();
+          const streamArn = await untilInterrupted(() => environment.streamArn());
+          output.note('Working. Interrupt to stop.');
+          await runPipeline({
+            streams: environment.streams,
+            streamArn,
+            checkpoints: environment.checkpoints(streamArn),
+            jobs: {
+              ...environment.deps,
+              mapped: mapped?.registrar,
+              requireReducer: environment.requireReducer,
+              policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
+            },
+            types: environment.deps.types,
+            division,
+            mapping: options.mapping,
+            feed,
+            endAt: mapped && ((log, index) => mapped.registrar.endAt(log, index, mappedLayout(division))),
+            ...(revisions && { revisions }),
+            concurrency: options.concurrency,
+            untilIdle: options.untilIdle,
+            signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
+            onEvent: (event) => {
+              // Neither a second try nor another log can help: all logs get the same reducer.
+              if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
+                return foreign.abort(event.error);
+              summary.count(event);
+              if (event.kind === 'dead' && options.local !== undefined) {
+                const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
+                // Awaited at the end of the pipeline. Until then, a failure is not unhandled.
+                written.catch(() => undefined);
+                dead.push(written);
+              }
+            },
+          });
+          await Promise.all(dead);
+          environment.lost.throwIfAborted();
+          foreign.signal.throwIfAborted();
+          summary.finish();
+          // The command ended before it was idle.
+          if (options.untilIdle && stop.reason instanceof InterruptedError)
+            process.exitCode = exitCodeOf(stop.reason.signal);
+        },
+      );
+    });
 }
 
 /** Counts the pipeline's results, and notes each of them immediately. */
 class Summary {
   readonly #output: Output;
   readonly #hasFeed: boolean;
+  readonly #hasRevisions: boolean;
   #spans = 0;
+  #revisions = 0;
+  #gaps = 0;
   #built = 0;
   #present = 0;
   #flushes = 0;
@@ -89,9 +118,10 @@ class Summary {
   readonly #stopped = new Map<string, Stop>();
   readonly #failures: string[] = [];
 
-  constructor(output: Output, hasFeed: boolean) {
+  constructor(output: Output, parts: { readonly hasFeed: boolean; readonly hasRevisions: boolean }) {
     this.#output = output;
-    this.#hasFeed = hasFeed;
+    this.#hasFeed = parts.hasFeed;
+    this.#hasRevisions = parts.hasRevisions;
   }
 
   count(event: PipelineEvent): void {
@@ -111,6 +141,14 @@ class Summary {
         return;
       case 'unfed':
         return this.#output.note(`the feed was not written; this will be tried again: ${textOf(event.error)}`);
+      case 'recorded':
+        this.#revisions += event.recorded;
+        this.#gaps += event.gaps;
+        return;
+      case 'unrecorded':
+        return this.#output.note(
+          `change ${event.sequence} was not recorded; this will be tried again: ${textOf(event.error)}`,
+        );
       case 'discarded':
         return this.#fail(`stream records were given up: ${JSON.stringify(event.batch)}`);
       case 'trimmed':
@@ -175,10 +213,12 @@ class Summary {
     const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
     const fed = this.#hasFeed && { spans: this.#spans };
     const built = `${count(this.#built, 'snapshot')} built from ${countEntries(this.#entries)}, ${this.#flushes} flushed`;
+    const recorded = this.#hasRevisions && { revisions: this.#revisions, gaps: this.#gaps };
+    const recordedText = recorded ? `; ${count(this.#revisions, 'revision')}, ${count(this.#gaps, 'gap')}` : '';
     const fedText = fed ? `; ${count(this.#spans, 'span')} fed` : '';
     this.#output.result(
-      { ...totals, ...retention, ...written, ...fed, stopped, failures: this.#failures },
-      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}`,
+      { ...totals, ...retention, ...written, ...fed, ...recorded, stopped, failures: this.#failures },
+      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}${recordedText}`,
     );
   }
 }

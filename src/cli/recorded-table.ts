@@ -1,0 +1,42 @@
+import { describeSource } from '../adapters/dynamodb/table-settings.ts';
+import { UsageError } from '../errors.ts';
+import type { RecordedTable } from '../local/pipeline.ts';
+import type { SourceTable } from '../revisions/source-table.ts';
+import { RevisionLogs } from '../workers/revisions/revision-logs.ts';
+import { type Environment, openDynamoDb, type Place } from './environment.ts';
+
+/** The plain table that a command names. */
+export interface NamedTable extends Pick<Place, 'local' | 'mapping'> {
+  readonly revisionsOf: string;
+  readonly per: SourceTable['per'];
+  readonly actor?: string | undefined;
+}
+
+/**
+ * The plain table whose changes a pipeline records.
+ * @throws UsageError if there is a mapping, or if the table's stream does not carry both images
+ * @throws ResourceMissingError if the table does not exist
+ */
+export async function recordedTable(
+  { logs, deps, checkpoints }: Pick<Environment, 'logs' | 'deps' | 'checkpoints'>,
+  { revisionsOf: table, per, actor, local, mapping }: NamedTable,
+): Promise<RecordedTable> {
+  if (mapping !== undefined) {
+    throw new UsageError('--revisions-of and --mapping exclude each other', {
+      advice: 'Leave out --mapping',
+    });
+  }
+  const place = await openDynamoDb(local === undefined ? {} : { local });
+  const { keyNames, stream, streamArn } = await describeSource(place.client, table).finally(() => place.close());
+  if (stream !== 'NEW_AND_OLD_IMAGES' || streamArn === undefined) {
+    throw new UsageError(`table '${table}' has ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`, {
+      advice: 'Turn the stream of the table on with the view type NEW_AND_OLD_IMAGES',
+    });
+  }
+  const source: SourceTable = { table, keyNames, per, actor };
+  return {
+    streamArn,
+    checkpoints: checkpoints(streamArn, 'revisions'),
+    logs: new RevisionLogs({ logs, source, platform: deps.platform, reducer: deps.reducer }),
+  };
+}

@@ -1,0 +1,65 @@
+import { DeleteItemCommand, DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CliPlace } from '../support/cli-place.ts';
+import { createItemTable } from '../support/item-table.ts';
+import { clientConfig } from '../support/shared-engine.ts';
+
+const TABLE = 'customers';
+const WORK = ['work', '--until-idle', '--revisions-of', TABLE, '--actor', 'by'];
+
+let place: CliPlace;
+let dynamodb: DynamoDBClient;
+
+beforeAll(async () => {
+  place = await CliPlace.open();
+  dynamodb = new DynamoDBClient(clientConfig(place.endpoint));
+  await createItemTable(dynamodb, TABLE, { stream: 'NEW_AND_OLD_IMAGES' });
+});
+afterAll(async () => {
+  dynamodb.destroy();
+  await place.close();
+});
+
+const keyOf = (pk: string) => ({ pk: { S: pk }, sk: { N: '0' } });
+
+async function put(pk: string, by: string): Promise<void> {
+  await dynamodb.send(new PutItemCommand({ TableName: TABLE, Item: { ...keyOf(pk), by: { S: by } } }));
+}
+
+async function revisions(pk: string): Promise<unknown> {
+  return place.json('table', 'revisions', JSON.stringify({ pk, sk: 0 }), '--table', TABLE);
+}
+
+describe('work on the embedded engine', () => {
+  test('it records the changes of a plain table, and no change twice', async () => {
+    await put('a', 'Ann');
+    await put('a', 'Bob');
+    await put('b', 'Ann');
+    await dynamodb.send(new DeleteItemCommand({ TableName: TABLE, Key: keyOf('a') }));
+    expect(await place.json(...WORK)).toMatchObject({ revisions: 4, gaps: 0, failures: [] });
+    expect(await place.json(...WORK)).toMatchObject({ revisions: 0, gaps: 0, failures: [] });
+    await put('a', 'Cid');
+    expect(await place.json(...WORK)).toMatchObject({ revisions: 1, gaps: 0, failures: [] });
+    expect(JSON.stringify(await revisions('a'))).toMatch(/"Ann".*"Bob".*"Delete".*"Cid"|"Cid".*"Delete".*"Bob".*"Ann"/);
+  });
+
+  test('it takes snapshots of a log with many revisions', async () => {
+    for (let i = 0; i < 120; i++) await put('many', `actor ${i}`);
+    const worked = await place.json(...WORK);
+    expect(worked).toMatchObject({ revisions: 120, failures: [] });
+    expect(worked.snapshots).toBeGreaterThan(0);
+  });
+
+  test('it refuses a table from which no revisions can be recorded', async () => {
+    await createItemTable(dynamodb, 'new-only', { stream: 'NEW_IMAGE' });
+    await createItemTable(dynamodb, 'streamless');
+    const [work, untilIdle, option] = ['work', '--until-idle', '--revisions-of'];
+    const refused = await place.refusals(
+      [work, untilIdle, option, 'new-only'],
+      [work, untilIdle, option, 'streamless'],
+      [work, untilIdle, option, 'nowhere'],
+      [...WORK, '--mapping', 'pk-sk', '--entry-table', TABLE],
+    );
+    expect(refused.map(({ code }) => code)).toEqual(['USAGE', 'USAGE', 'RESOURCE_MISSING', 'USAGE']);
+  });
+});
