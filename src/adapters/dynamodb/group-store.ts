@@ -29,8 +29,9 @@ const HASH_BYTES = 12;
 
 /**
  * The groups of a feed, in the feed's table. An item has the key `S`, `N`: the text `groups`, and a
- * number from the SHA-256 of the name. `G` is the name, `K` the checkpoint, `P` the place within the
- * entry of the feed, and `C` the time of the save. While a member has the lease, `O` is its owner and `U` its end in epoch milliseconds.
+ * number from the SHA-256 of the name. `G` is the name, `K` the checkpoint, `P` the place within
+ * the entry of the feed, and `C` the time of the save. While a member has the lease, `O` is its
+ * owner and `U` its end in epoch milliseconds.
  *
  * Every method throws ResourceMissingError if the table does not exist, and CredentialsError if
  * there are no credentials or AWS refuses them.
