@@ -6,8 +6,8 @@ import type { LogId } from '../src/ids/log-id.ts';
 import { mappedLayout } from '../src/log/division-policy.ts';
 import { divisionPolicyOf, feedStreamEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
-import { wireStores } from './wire.ts';
 import { wireFeed } from './wire-feed.ts';
+import { wireStores } from './wire-stores.ts';
 
 const settings = readEnvironment(feedStreamEnvironment, process.env);
 const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });

@@ -1,3 +1,4 @@
+import type { Invocation } from '../src/functions/function-event.ts';
 import { sweepFunction } from '../src/functions/sweep-function.ts';
 import { feedSweepEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
@@ -8,10 +9,13 @@ const settings = readEnvironment(feedSweepEnvironment, process.env);
 const { stores, dynamodb, adopt, check, queues, policy, division, now } = wireWork(settings);
 const { blobs, types } = stores;
 const hasTrigger = settings.ENTRY_TABLE_STREAM_ARN !== undefined;
-const feed = wireFeed({ dynamodb, blobs, types, queue: queues.snapshot, settings });
-
 /** Sweeps, and writes what the stream missed into the feed. */
 export const handler = instrumented(
-  (report) => sweepFunction({ ...stores, adopt, queues, policy, division, now, hasTrigger, ...feed, report }),
+  (report) => (event: unknown, invocation: Invocation) => {
+    // A sweep reads anew how far each log is fed: the feed may have begun again since the last one.
+    const feed = wireFeed({ dynamodb, blobs, types, queue: queues.snapshot, settings });
+    const deps = { ...stores, adopt, queues, policy, division, now, hasTrigger, ...feed, report };
+    return sweepFunction(deps)(event, invocation);
+  },
   check,
 );

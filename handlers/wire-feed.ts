@@ -11,7 +11,7 @@ import { dividedFeed } from '../src/workers/feed/divided-feed.ts';
 import { FeedWriter } from '../src/workers/feed/feed-writer.ts';
 import type { JobSender } from '../src/workers/jobs/job-queues.ts';
 import type { FeedEnvironment } from './environment.ts';
-import { openFeedTable } from './wire.ts';
+import { openFeedTable } from './wire-stores.ts';
 
 /** Memory for chunks of the feed's state. They say how far each log is fed. */
 const CACHE_BYTES = 16 * 2 ** 20;

@@ -16,7 +16,7 @@ export interface NeededRight extends Right {
 export interface GatewayOptions {
   /** Endpoint of the DynamoDB API. */
   readonly dynamodb: string;
-  /** Endpoint of the S3 and SQS APIs. */
+  /** Endpoint of the S3, SQS and SNS APIs. */
   readonly others: string;
   /** Access key ids of the callers whose requests are recorded. */
   readonly callers: ReadonlySet<string>;

@@ -21,7 +21,7 @@ const REGIONAL = 'us-east-1:123456789012';
  * The rights that a request needs.
  *
  * Sources: Service Authorization Reference, "Actions, resources, and condition keys for Amazon
- * DynamoDB", "... Amazon S3" and "... Amazon SQS". Amazon DynamoDB Developer Guide, "Using IAM with
+ * DynamoDB", "... Amazon S3", "... Amazon SNS" and "... Amazon SQS". Amazon DynamoDB Developer Guide, "Using IAM with
  * transactions". Amazon S3 User Guide, "Required permissions for Amazon S3 API operations".
  * @throws Error if the rights of the request are unknown here
  */
@@ -31,6 +31,8 @@ export function rightsOf(request: AwsRequest): Right[] {
       return ofDynamoDb(operationOf(request), JSON.parse(request.body.toString()));
     case 'sqs':
       return [{ action: `sqs:${operationOf(request)}`, resource: queueArn(request) }];
+    case 'sns':
+      return [ofSns(new URLSearchParams(request.body.toString()))];
     case 's3':
       return ofS3(request);
     default:
@@ -102,6 +104,10 @@ function ofDynamoDb(operation: string, { TableName, RequestItems, TransactItems 
 function queueArn({ body }: AwsRequest): string {
   const { QueueUrl }: { QueueUrl: string } = JSON.parse(body.toString());
   return `arn:aws:sqs:${REGIONAL}:${QueueUrl.slice(QueueUrl.lastIndexOf('/') + 1)}`;
+}
+
+function ofSns(parameters: URLSearchParams): Right {
+  return { action: `sns:${parameters.get('Action')}`, resource: parameters.get('TopicArn') ?? '' };
 }
 
 function ofS3(request: AwsRequest): Right[] {

@@ -1,5 +1,6 @@
 import { CreateTableCommand, type DynamoDBClient, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand, type S3Client } from '@aws-sdk/client-s3';
+import { CreateTopicCommand, type SNSClient } from '@aws-sdk/client-sns';
 import { CreateQueueCommand, GetQueueAttributesCommand, type SQSClient } from '@aws-sdk/client-sqs';
 import { z } from 'zod';
 import type { Stack } from './template.ts';
@@ -8,6 +9,7 @@ export interface AwsClients {
   readonly dynamodb: DynamoDBClient;
   readonly s3: S3Client;
   readonly sqs: SQSClient;
+  readonly sns: SNSClient;
 }
 
 const tableSchema = z.object({
@@ -40,14 +42,18 @@ export async function makeTables(stack: Stack, dynamodb: DynamoDBClient): Promis
 }
 
 /**
- * Creates the buckets and queues of a stack from the template, as far as the local servers support
- * them.
+ * Creates the buckets, queues and topics of a stack from the template, as far as the local servers
+ * support them.
  */
-export async function makeBucketsAndQueues(stack: Stack, { s3, sqs }: Pick<AwsClients, 's3' | 'sqs'>): Promise<void> {
+export async function makeBucketsAndQueues(stack: Stack, { s3, sqs, sns }: AwsClients): Promise<void> {
   for (const { id } of stack.ofType('AWS::S3::Bucket')) {
     await s3.send(new CreateBucketCommand({ Bucket: stack.ref(id) }));
   }
   await makeQueues(stack, sqs);
+  for (const { id } of stack.ofType('AWS::SNS::Topic')) {
+    const { TopicArn } = await sns.send(new CreateTopicCommand({ Name: id }));
+    if (TopicArn !== stack.ref(id)) throw new Error(`topic ${id} has the ARN ${TopicArn}, not ${stack.ref(id)}`);
+  }
 }
 
 /** Names of the buckets with versioning. */

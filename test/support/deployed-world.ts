@@ -1,14 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withFeedTable } from '../../src/adapters/dynamodb/feed-table.ts';
 import { openTables } from '../../src/adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { Logs } from '../../src/client/logs.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
@@ -30,7 +34,12 @@ export class DeployedWorld {
   readonly deployment: Deployment;
   readonly client: LogClient;
   readonly store: ArchivedLogStore;
+  /** The tables of the logs and that of the feed, if there is one. */
   readonly tables: LogStore;
+  /** The logs of an application's table; undefined without a mapping. */
+  readonly mappedStore: MappedLogStore | undefined;
+  /** For applications: they read the feed. */
+  readonly logs: Logs;
   readonly types: ReservedTypes;
   readonly blobs: S3BlobStore;
   readonly #stop: () => Promise<void>;
@@ -43,9 +52,18 @@ export class DeployedWorld {
     this.deployment = deployment;
     this.#stop = stop;
     const names = { entryTable: String(entryTable), segmentTable: String(segmentTable) };
-    this.tables = openTables({ client: deployment.aws.dynamodb, ...names, mapping, now: Date.now });
+    const { dynamodb: client } = deployment.aws;
+    const own = openTables({ client, ...names, mapping, now: Date.now });
+    const { FeedTableName: feedTable } = deployment.stack.outputs;
+    this.mappedStore = own instanceof MappedLogStore ? own : undefined;
+    const { tables, feedGroups } = withFeedTable(own, {
+      client,
+      feedTable: feedTable === undefined ? undefined : String(feedTable),
+    });
+    this.tables = tables;
     this.blobs = new S3BlobStore({ client: deployment.aws.s3, bucket: String(bucket) });
     this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
+    this.logs = wireLogs({ ...this, feedGroups });
     this.client = new LogClient({
       store: this.store,
       tables: this.tables,

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
+import { SNSClient } from '@aws-sdk/client-sns';
 import {
   GetQueueAttributesCommand,
   type Message,
@@ -30,14 +31,14 @@ import { readTemplate, type Stack } from './template.ts';
 const REGION = 'us-east-1';
 /** Credentials of a caller that is no function. */
 const HERE = { region: REGION, credentials: { accessKeyId: 'test', secretAccessKey: 'test' } };
-/** Account id in the URLs of queues here. */
+/** Account id in the URLs of queues and in the ARNs of topics here. */
 const ACCOUNT = '000000000000';
 
 export interface DeploymentOptions {
   readonly parameters: Readonly<Record<string, string>>;
   /** Endpoint of the engine. */
   readonly dynamodb: string;
-  /** Endpoint of S3 and SQS. */
+  /** Endpoint of S3, SQS and SNS. */
   readonly others: string;
   readonly clock: MovedClock;
 }
@@ -78,9 +79,12 @@ export class Deployment {
     const queues = plain.ofType('AWS::SQS::Queue').map(({ id }): [string, string] => {
       return [id, `${gateway.endpoint}/${ACCOUNT}/${queueName(plain.ref(id))}`];
     });
+    const topics = plain.ofType('AWS::SNS::Topic').map(({ id }): [string, string] => {
+      return [id, `arn:aws:sns:${REGION}:${ACCOUNT}:${id}`];
+    });
     const aws = clientsOf(gateway.endpoint);
     const attributes = await makeTables(plain, aws.dynamodb);
-    const stack = template.expand({ parameters, refs: Object.fromEntries(queues), attributes });
+    const stack = template.expand({ parameters, refs: Object.fromEntries([...queues, ...topics]), attributes });
     const directory = await mkdtemp(join(tmpdir(), 'logfold-bundles-'));
     const deployment = new Deployment(options, {
       stack,
@@ -219,6 +223,7 @@ export class Deployment {
       AWS_ENDPOINT_URL_DYNAMODB: endpoint,
       AWS_ENDPOINT_URL_S3: endpoint,
       AWS_ENDPOINT_URL_SQS: endpoint,
+      AWS_ENDPOINT_URL_SNS: endpoint,
     };
     return new LambdaProcess({ bundle: bundle.file, handler: each.handler, environment });
   }
@@ -248,5 +253,6 @@ function clientsOf(endpoint: string): AwsClients {
     dynamodb: new DynamoDBClient({ ...HERE, endpoint }),
     s3: new S3Client({ ...HERE, endpoint }),
     sqs: new SQSClient({ ...HERE, endpoint }),
+    sns: new SNSClient({ ...HERE, endpoint }),
   };
 }

@@ -1,0 +1,72 @@
+import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { S3Client } from '@aws-sdk/client-s3';
+import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
+import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { DynamoDbLogStore } from '../src/adapters/dynamodb/log-store.ts';
+import { openTables } from '../src/adapters/dynamodb/tables.ts';
+import { nativePlatform } from '../src/adapters/platform/native.ts';
+import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
+import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
+import { FEED_LOG } from '../src/feed/feed-log.ts';
+import { withFeed } from '../src/feed/feed-log-store.ts';
+import { parseLogId } from '../src/ids/log-id.ts';
+import type { LogStore } from '../src/log/log-store.ts';
+import { parseMappedLog } from '../src/mapping/key-pattern.ts';
+import { LogRegistrar } from '../src/mapping/log-registrar.ts';
+import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
+import { mappingOf, reservedTypes, type StoreEnvironment } from './environment.ts';
+import { logger } from './instrument.ts';
+
+/** Settings that a function may lack but that the deployment must fit. */
+interface CheckedSettings {
+  /** Whether entries expire by TTL. */
+  readonly ttl: boolean;
+  /** Whether the stream function needs the sizes of items. */
+  readonly readsSizes: boolean;
+}
+
+/**
+ * Makes the stores, and the check of the deployment that they belong to.
+ * @throws DeploymentInvalidError if the mapping is invalid
+ */
+export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: CheckedSettings) {
+  const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, FEED_TABLE: feedTable, BUCKET: bucket } = settings;
+  const streamArn = settings.ENTRY_TABLE_STREAM_ARN;
+  const mapping = mappingOf(settings);
+  const dynamodb = new DynamoDBClient(sdkConfig());
+  const s3 = new S3Client(sdkConfig());
+  const logs = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const tables: LogStore = feedTable === undefined ? logs : withFeed(logs, openFeedTable(dynamodb, feedTable));
+  const blobs = new S3BlobStore({ client: s3, bucket });
+  const platform = nativePlatform;
+  const parseLog = mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text);
+  const mappedStore = logs instanceof MappedLogStore ? logs : undefined;
+  return {
+    stores: {
+      tables,
+      store: new ArchivedLogStore(tables, { blobs, platform }),
+      blobs,
+      platform,
+      types: reservedTypes(settings),
+      parseLog: feedTable === undefined ? parseLog : (text: string) => (text === 'feed' ? FEED_LOG : parseLog(text)),
+    },
+    mapping,
+    dynamodb,
+    /** The logs of an application's table; undefined without a mapping. */
+    mappedStore,
+    /** Registers these logs. */
+    mapped: mappedStore && mapping && new LogRegistrar({ store: mappedStore, blobs, table: entryTable, mapping }),
+    check: () =>
+      checkDeployment({
+        ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, feedTable, bucket, ttl },
+        // The router needs only the key of a mapped item, and perhaps its size.
+        readsImages: mapping === undefined || readsSizes,
+        onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
+      }),
+  };
+}
+
+/** The table of the feed, which has both its entries and its segments. */
+export function openFeedTable(client: DynamoDBClient, table: string): DynamoDbLogStore {
+  return new DynamoDbLogStore({ client, entryTable: table, segmentTable: table });
+}
