@@ -10,7 +10,8 @@ import { RevisionLogs } from '../src/workers/revisions/revision-logs.ts';
 import { readEnvironment, revisionsEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 import { once } from './once.ts';
-import { wireReducer, wireStores } from './wire.ts';
+import { wireReducer } from './wire.ts';
+import { wireStores } from './wire-stores.ts';
 
 const settings = readEnvironment(revisionsEnvironment, process.env);
 const { stores, check } = wireStores(settings, { ttl: false, readsSizes: false });

@@ -9,10 +9,11 @@ const settings = readEnvironment(feedSweepEnvironment, process.env);
 const { stores, dynamodb, adopt, check, queues, policy, division, now } = wireWork(settings);
 const { blobs, types } = stores;
 const hasTrigger = settings.ENTRY_TABLE_STREAM_ARN !== undefined;
+
 /** Sweeps, and writes what the stream missed into the feed. */
 export const handler = instrumented(
   (report) => (event: unknown, invocation: Invocation) => {
-    // A sweep reads anew how far each log is fed: the feed may have begun again since the last one.
+    // Each sweep opens the feed again, because it may have begun again since the last one.
     const feed = wireFeed({ dynamodb, blobs, types, queue: queues.snapshot, settings });
     const deps = { ...stores, adopt, queues, policy, division, now, hasTrigger, ...feed, report };
     return sweepFunction(deps)(event, invocation);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, readdir } from 'node:fs/promises';
 import { isBuiltin } from 'node:module';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { CreateMultipartUploadCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { SubscribeCommand } from '@aws-sdk/client-sns';
@@ -534,7 +535,7 @@ describe('a stack with the feed of all appends', () => {
     await sns.send(new SubscribeCommand({ TopicArn, Protocol: 'sqs', Endpoint: Attributes?.QueueArn }));
     // The state of the feed gets chunks in the bucket. No reader goes back to these logs.
     const made = Array.from({ length: 2_000 }, () => ({ log: parseLogId(randomUUID()), position: START }));
-    const fed = await new FeedWriter({ logs: world.logs }).add(made);
+    const fed = await feedWriter().add(made);
     begin = fed.checkpoint ?? 0;
     await world.client.addSnapshot(FEED_LOG);
     deployment.pass(OLD_SECONDS);
@@ -543,6 +544,11 @@ describe('a stack with the feed of all appends', () => {
   });
 
   afterAll(() => world.stop());
+
+  /** A writer outside the stack. */
+  function feedWriter(): FeedWriter {
+    return new FeedWriter({ logs: world.logs, random: Math.random, sleep: (ms) => sleep(ms) });
+  }
 
   /** The positions of each log, in the order in which the feed has them. */
   async function fed(from = begin): Promise<Map<LogId, string[]>> {
@@ -593,7 +599,7 @@ describe('a stack with the feed of all appends', () => {
     for (const { log } of added) expect(positions.get(log)).toEqual(await stored(log));
     const checkpoints = await announced();
     expect(Math.max(...checkpoints)).toBe(await world.logs.feed.end());
-    expect((await world.keys(chunkPrefix(FEED_LOG))).length).toBeGreaterThan(0);
+    expect((await world.keys(`${LOGS_PREFIX}${FEED_LOG}/`)).length).toBeGreaterThan(0);
   });
 
   test('its sweep feeds what the stream does not, and announces it too', async () => {
@@ -601,7 +607,7 @@ describe('a stack with the feed of all appends', () => {
     deployment.pass(OLD_SECONDS);
     await deployment.runSchedules();
     expect(await fed()).toEqual(before);
-    begin = await new FeedWriter({ logs: world.logs }).restart();
+    begin = await feedWriter().restart();
     expect(await fed()).toEqual(new Map());
     await announced();
     await deployment.runSchedules();
@@ -611,7 +617,7 @@ describe('a stack with the feed of all appends', () => {
 
   test('its feed gets a snapshot, and old epochs move to the bucket, where readers find them', async () => {
     const before = await fed();
-    const feed = new FeedWriter({ logs: world.logs });
+    const feed = feedWriter();
     // A thousand entries make a snapshot due.
     for (let entry = 0; entry < 1_000; entry++) await feed.restart();
     await world.sweepAfter(GRACE_SECONDS);

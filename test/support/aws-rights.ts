@@ -21,8 +21,9 @@ const REGIONAL = 'us-east-1:123456789012';
  * The rights that a request needs.
  *
  * Sources: Service Authorization Reference, "Actions, resources, and condition keys for Amazon
- * DynamoDB", "... Amazon S3", "... Amazon SNS" and "... Amazon SQS". Amazon DynamoDB Developer Guide, "Using IAM with
- * transactions". Amazon S3 User Guide, "Required permissions for Amazon S3 API operations".
+ * DynamoDB", "... Amazon S3", "... Amazon SNS" and "... Amazon SQS". Amazon DynamoDB Developer
+ * Guide, "Using IAM with transactions". Amazon S3 User Guide, "Required permissions for Amazon S3
+ * API operations".
  * @throws Error if the rights of the request are unknown here
  */
 export function rightsOf(request: AwsRequest): Right[] {
