@@ -4,6 +4,7 @@ import { divisionReport } from './cost/division.ts';
 import { firstBuildReport } from './cost/first-build.ts';
 import { runMonths } from './cost/months.ts';
 import { costReport, costsOf, DEFAULT_OPTIONS } from './cost/report.ts';
+import { streamCostsReport } from './cost/stream-costs.ts';
 import { readRun, wholeNumber } from './options.ts';
 
 const { model: usual, activeShare, requestMs: usualMs } = DEFAULT_OPTIONS;
@@ -29,6 +30,7 @@ const cost = new Command('npm run cost --')
   .option('--active <percent>', 'percentage of logs that are edited each day', percent, activeShare * 100)
   .option('--request-ms <n>', 'milliseconds that a function waits for a request', wholeNumber, usualMs)
   .option('--division', 'print only the price of a division policy, as in docs/performance.md', false)
+  .option('--streams', 'print only the price of a feed and of revisions, as in docs/operations.md', false)
   .option(
     '--first-build <file>',
     'print only the price of first builds, from what npm run bench -- --json printed',
@@ -37,8 +39,9 @@ const cost = new Command('npm run cost --')
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .addHelpText('after', '\nWithout options it prints what docs/operations.md has under "Costs".')
   .showHelpAfterError('(add --help for the options)')
-  .action(async ({ active, requestMs, keepDays, json, division, firstBuild, ...chosen }) => {
+  .action(async ({ active, requestMs, keepDays, json, division, streams, firstBuild, ...chosen }) => {
     if (firstBuild !== undefined) return console.log(firstBuildReport(firstBuild));
+    if (streams) return console.log(await streamCostsReport(requestMs));
     if (division) return console.log(await divisionReport(requestMs));
     const model = { ...usual, ...chosen, policy: { ...usual.policy, keepDays } };
     const options = { model, activeShare: active / 100, requestMs };

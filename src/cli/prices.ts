@@ -35,6 +35,11 @@ export const PRICES = {
     asOf: '2026-06',
     perMillion: { requests: 0.5 },
   },
+  sns: {
+    source: 'Amazon SNS pricing, standard topics, aws.amazon.com/sns/pricing (delivery to Lambda is free)',
+    asOf: '2026-06',
+    perMillion: { publishes: 0.5 },
+  },
   lambda: {
     source: 'AWS Lambda Pricing, Arm, first tier, aws.amazon.com/lambda/pricing',
     asOf: '2026-05',
@@ -45,7 +50,9 @@ export const PRICES = {
     asOf: '2026-08',
     perMillion: { tableMegabyteMonths: 250, bucketMegabyteMonths: 23 },
   },
-} as const satisfies { region: string } & Readonly<Record<'dynamodb' | 's3' | 'sqs' | 'lambda' | 'storage', PriceList>>;
+} as const satisfies { region: string } & Readonly<
+  Record<'dynamodb' | 's3' | 'sqs' | 'sns' | 'lambda' | 'storage', PriceList>
+>;
 
 /** Requests as Amazon counts and bills them. */
 export interface Usage {

@@ -4,6 +4,7 @@ import { divisionReport } from '../../bench/cost/division.ts';
 import { DEFAULT_MODEL } from '../../bench/cost/model.ts';
 import { runMonths } from '../../bench/cost/months.ts';
 import { costReport, DEFAULT_OPTIONS } from '../../bench/cost/report.ts';
+import { streamCostsReport } from '../../bench/cost/stream-costs.ts';
 
 /** The report without its measured values: the cost of Lambda, and so the total. */
 function withoutTimes(report: string): string[] {
@@ -43,4 +44,15 @@ test('docs/performance.md has the price of a division policy that a run counts',
       .split('\n')
       .map((row) => row.replace(/[^|]*\|$/, ''));
   expect(counted(printed)).toEqual(counted(await divisionReport(DEFAULT_OPTIONS.requestMs)));
+});
+
+test('docs/operations.md has the costs of a feed and of revisions that a run counts', async () => {
+  const document = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const printed = /<!-- npm run cost -- --streams -->\n\n(.*?)\n\n<!-- end of/s
+    .exec(document)?.[1]
+    ?.replace(/ +/g, ' ')
+    .replace(/-{3,}/g, '---');
+  // The last column has Lambda's time, which is measured.
+  const counted = (report = ''): string[] => report.split('\n').map((row) => row.replace(/[^|]*\|$/, ''));
+  expect(counted(printed)).toEqual(counted(await streamCostsReport(DEFAULT_OPTIONS.requestMs)));
 });
