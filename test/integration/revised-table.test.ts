@@ -249,7 +249,7 @@ let records: readonly ImageChange[];
 let made: readonly (Made & { readonly created: number })[];
 
 beforeAll(async () => {
-  // On a disk, the records of a stream have an index. Without it, each write would read all of them.
+  // On a disk, stream records have an index. Without it, each write would read all of them.
   directory = await realpath(await mkdtemp(join(tmpdir(), 'logfold-revised-')));
   engine = await joinEngine(directory);
   client = new DynamoDBClient(clientConfig(engine.endpoint));
