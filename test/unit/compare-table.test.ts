@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { ObjectInvalidError, StoreUnavailableError, UsageError } from '../../src/errors.ts';
+import { appendsEntry } from '../../src/feed/feed-entry.ts';
+import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
@@ -211,6 +213,17 @@ test('an export of a deployment with several tables needs the name of one', asyn
   expect(await orders.export({ table: 'invoices' })).toEqual(await invoices.lines());
   // Nor does the comparison of one table touch the revisions of the other.
   expect(await orders.compare()).toMatchObject({ items: 80, gaps: 0 });
+});
+
+test('a feed beside the revisions has no items of a plain table', async () => {
+  const table = new RevisedTable();
+  table.put(ownedItem('ann', 1));
+  await table.deliver();
+  const fed = { log: table.logOf(ownedItem('ann', 1)), after: undefined, to: { segment: 0, entry: 1 } };
+  await table.logs.client.createLog(FEED_LOG);
+  await table.logs.client.addEntry(FEED_LOG, appendsEntry([fed]));
+  expect(await table.compare()).toMatchObject({ items: 2, gaps: 0, failed: 0, complete: true });
+  expect(await table.export()).toEqual(await table.lines());
 });
 
 test('lines of an export are those of an import of DynamoDB', async () => {

@@ -1,5 +1,6 @@
 import { encodeItemLine } from '../../archive/item-line.ts';
 import { UsageError } from '../../errors.ts';
+import { FEED_LOG } from '../../feed/feed-log.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../../ids/position.ts';
 import type { TableReader } from '../../log/log-store.ts';
@@ -46,7 +47,9 @@ export async function* exportTable(deps: ExportDeps, { at, table }: ExportOption
   const seconds = at === undefined ? undefined : Math.floor(at.getTime() / 1000);
   if (Number.isNaN(seconds)) throw new UsageError('the time of the export is not a valid date');
   async function* logs(): AsyncGenerator<LogId> {
-    for await (const { log, segment } of deps.tables.allSegments()) if (segment === START.segment) yield log;
+    for await (const { log, segment } of deps.tables.allSegments()) {
+      if (segment === START.segment && log !== FEED_LOG) yield log;
+    }
   }
   let exported = table;
   let count = 0;

@@ -3,6 +3,7 @@ import { toHex } from '../../codec/bytes.ts';
 import { encodeValue } from '../../codec/canonical.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { EntryRejectedError, isOfOneLog, type LogfoldError, LogNotFoundError } from '../../errors.ts';
+import { FEED_LOG } from '../../feed/feed-log.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { START } from '../../ids/position.ts';
 import { type Item, plainItem } from '../../log/attribute.ts';
@@ -101,7 +102,7 @@ export class TableComparison {
     const behind = after === undefined ? undefined : { log: textLogId(after), segment: START.segment };
     async function* found(): AsyncGenerator<LogId> {
       for await (const { log, segment } of tables.allSegments({ index, of, after: behind })) {
-        if (segment === START.segment) yield log;
+        if (segment === START.segment && log !== FEED_LOG) yield log;
       }
     }
     const compare = (log: LogId) => {
