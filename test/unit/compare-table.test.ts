@@ -215,6 +215,28 @@ test('an export of a deployment with several tables needs the name of one', asyn
   expect(await orders.compare()).toMatchObject({ items: 80, gaps: 0 });
 });
 
+test('the items of a large partition are read and compared 100 at a time', async () => {
+  const table = new RevisedTable({ per: 'partition' });
+  for (let i = 0; i < 250; i++) table.put(ownedItem('ann', i));
+  await table.deliver();
+  for (let i = 0; i < 250; i++) table.remove(ownedItem('ann', i));
+  table.lose();
+  const steps: string[] = [];
+  const items = {
+    scan: table.items.scan.bind(table.items),
+    get: async (keys: Parameters<typeof table.items.get>[0]) => {
+      steps.push(`get ${keys.length}`);
+      return table.items.get(keys);
+    },
+  };
+  const onProgress = (compared: number) => void steps.push(`compared ${compared}`);
+  expect(await table.compare({}, { items, onProgress })).toMatchObject({ items: 250, gaps: 250, complete: true });
+  expect(steps).toEqual([
+    ...['get 100', 'compared 100', 'get 100', 'compared 200', 'get 50', 'compared 250'],
+    ...['get 100', 'get 100', 'get 50'],
+  ]);
+});
+
 test('a feed beside the revisions has no items of a plain table', async () => {
   const table = new RevisedTable();
   table.put(ownedItem('ann', 1));

@@ -66,6 +66,8 @@ interface PresentItem {
   readonly item: Item | undefined;
 }
 
+type PresentItems = Iterable<readonly PresentItem[]> | AsyncIterable<readonly PresentItem[]>;
+
 /** Compares the items of a source table with their newest revisions, and records gaps. */
 export class TableComparison {
   readonly #deps: ComparisonDeps;
@@ -89,7 +91,7 @@ export class TableComparison {
       const groups = Map.groupBy(page.items, (item) => logs.logOf(item));
       const compared = await Promise.all(
         Array.from(groups, ([log, ofLog]) => {
-          return this.#compare(log, async () => ofLog.map((item) => ({ keys: item, item })));
+          return this.#compare(log, () => [ofLog.map((item) => ({ keys: item, item }))]);
         }),
       );
       yield { next: page.next, logs: compared.filter(differs) };
@@ -106,7 +108,7 @@ export class TableComparison {
       }
     }
     const compare = (log: LogId) => {
-      return this.#compare(log, async (state) => (state === undefined ? [] : this.#recordedItems(log, state)));
+      return this.#compare(log, (state) => (state === undefined ? [] : this.#recordedItems(log, state)));
     };
     for await (const compared of inAdvance(found(), LOGS_AHEAD, compare)) {
       yield { next: compared.log, logs: [compared].filter(differs) };
@@ -121,39 +123,45 @@ export class TableComparison {
     await Promise.all(logs.map((each) => this.#limit(() => this.#guard(each.log, () => this.#record(each)))));
   }
 
-  /** The items that exist by the revisions of a log, as they are in the source table. */
-  async #recordedItems(log: LogId, state: ItemsState): Promise<PresentItem[]> {
+  /**
+   * The items that exist by the revisions of a log, as they are in the source table. A partition
+   * may have more items than fit into memory.
+   */
+  async *#recordedItems(log: LogId, state: ItemsState): AsyncGenerator<readonly PresentItem[]> {
     const { items, logs } = this.#deps;
     const { table, keyNames } = logs.source;
-    if (sourceTableOf(state) !== table) return [];
-    const keys: Item[] = [];
+    if (sourceTableOf(state) !== table) return;
+    let keys: Item[] = [];
     for await (const { item } of liveItems(state)) {
       // Logs for items and logs for partitions may lie beside each other. Only one kind goes on.
-      if (logs.logOf(item) === log) keys.push(plainItem(item, keyNames));
+      if (logs.logOf(item) !== log) continue;
+      keys.push(plainItem(item, keyNames));
+      if (keys.length < MAX_SOURCE_KEYS) continue;
+      yield readPresent(items, keys);
+      keys = [];
     }
-    return readPresent(items, keys);
+    if (keys.length > 0) yield readPresent(items, keys);
   }
 
   /**
    * Compares items with their newest revisions in a log, which may be missing.
-   * @param read the items to compare; the state of the log is undefined if it is missing
+   * @param read the items to compare, a few at a time; the state of the log is undefined if it is
+   * missing
    */
-  #compare(
-    log: LogId,
-    read: (state: ItemsState | undefined) => Promise<readonly PresentItem[]>,
-  ): Promise<DifferingLog> {
+  #compare(log: LogId, read: (state: ItemsState | undefined) => PresentItems): Promise<DifferingLog> {
     const { logs } = this.#deps;
     const differences: Difference[] = [];
     const compareWith = async (state: ItemsState | undefined): Promise<void> => {
-      const present = await read(state);
-      for (const { keys, item } of present) {
-        const last = state && (await lastRevisions(state, itemKey(logs.source, keys))).last;
-        const image = this.#imageOf(item);
-        if (image === this.#imageOf(last?.item)) continue;
-        differences.push({ keys: plainItem(keys, logs.source.keyNames), revision: last?.revision ?? 0, image });
+      for await (const present of read(state)) {
+        for (const { keys, item } of present) {
+          const last = state && (await lastRevisions(state, itemKey(logs.source, keys))).last;
+          const image = this.#imageOf(item);
+          if (image === this.#imageOf(last?.item)) continue;
+          differences.push({ keys: plainItem(keys, logs.source.keyNames), revision: last?.revision ?? 0, image });
+        }
+        this.#items += present.length;
+        this.#deps.onProgress?.(this.#items);
       }
-      this.#items += present.length;
-      if (present.length > 0) this.#deps.onProgress?.(this.#items);
     };
     const compare = async (): Promise<void> => {
       try {
@@ -174,6 +182,12 @@ export class TableComparison {
   }
 
   async #record({ log, differences }: DifferingLog): Promise<void> {
+    for (let from = 0; from < differences.length; from += MAX_SOURCE_KEYS) {
+      await this.#recordSome(log, differences.slice(from, from + MAX_SOURCE_KEYS));
+    }
+  }
+
+  async #recordSome(log: LogId, differences: readonly Difference[]): Promise<void> {
     const { items, logs, now } = this.#deps;
     const keys = differences.map((difference) => difference.keys);
     const present = await readPresent(items, keys);
@@ -224,12 +238,8 @@ function differs({ differences }: DifferingLog): boolean {
   return differences.length > 0;
 }
 
+/** @param keys at most {@link MAX_SOURCE_KEYS} */
 async function readPresent(items: SourceItems, keys: readonly Item[]): Promise<PresentItem[]> {
-  const present: PresentItem[] = [];
-  for (let from = 0; from < keys.length; from += MAX_SOURCE_KEYS) {
-    const some = keys.slice(from, from + MAX_SOURCE_KEYS);
-    const found = await items.get(some);
-    present.push(...some.map((each, i) => ({ keys: each, item: found[i] })));
-  }
-  return present;
+  const found = await items.get(keys);
+  return keys.map((each, i) => ({ keys: each, item: found[i] }));
 }
