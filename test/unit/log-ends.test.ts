@@ -50,7 +50,7 @@ describe('the end of a mapped log', () => {
     expect(requests).toHaveLength(3);
   });
 
-  test('of an old item is an entry that exists, at or behind the item', async () => {
+  test('for an old item is an entry that exists, at or behind the item', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(35);
     const ends = new LogEnds(logs.books);

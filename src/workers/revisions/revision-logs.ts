@@ -50,8 +50,8 @@ export class RevisionLogs {
   }
 
   /**
-   * Runs work with the document of a log, which stays open during the work. A document that was open
-   * may lack the newest revisions of other processes.
+   * Runs work with the document of a log, which stays open during the work. A document that was
+   * open may lack the newest revisions of other processes.
    * @param created time in epoch seconds with which a missing log is created; if it is absent, a
    * missing log is an error
    * @throws LogNotFoundError if the log is missing and `created` is absent

@@ -53,7 +53,7 @@ export interface DifferingLog {
   readonly differences: readonly Difference[];
 }
 
-/** What a page of the source table, or of the logs, has different. */
+/** The differences in a page of the source table, or of the logs. */
 export interface ComparedPage {
   readonly logs: readonly DifferingLog[];
   /** Continues the part behind this page. */
