@@ -7,7 +7,7 @@ import { FEED_LOG } from '../feed/feed-log.ts';
 import { restartPosition } from '../feed/feed-reducer.ts';
 import type { FeedPlace, SpanPlace } from '../feed/group-store.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, nextPosition, type Position, START } from '../ids/position.ts';
+import { comparePositions, MAX_NUMBER, nextPosition, type Position, START } from '../ids/position.ts';
 import { BodiesAhead } from '../log/bodies-ahead.ts';
 import { loadBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
@@ -59,6 +59,11 @@ export interface PassOptions {
   readonly within: SpanPlace | undefined;
   /** As in `EntryKeeper`. */
   readonly skipExpired: boolean;
+  /**
+   * Whether to miss no entry that the feed has when the pass begins. A reader that does not come
+   * back soon needs it: a message of the topic may be quicker than eventually consistent reads.
+   */
+  readonly isFresh: boolean;
 }
 
 /** The items from a place up to the end that the feed has when they are read. */
@@ -70,6 +75,9 @@ export interface FeedPass {
 
 /** Spans that are requested ahead. At most 2 MB of entries of each are in memory. */
 const SPANS_AHEAD = 16;
+
+/** No entry of the feed is behind this position. */
+const BEHIND_ALL: Position = { segment: MAX_NUMBER, entry: 0 };
 
 /** Attempts to find the end of the feed while epochs begin. */
 const END_ATTEMPTS = 3;
@@ -144,9 +152,9 @@ export class FeedReader {
    * Reading throws CheckpointInvalidError if the feed ends before the position, and the errors of
    * {@link keptEntries}.
    */
-  pass(from: Position, { within, skipExpired }: PassOptions): FeedPass {
+  pass(from: Position, { within, skipExpired, isFresh }: PassOptions): FeedPass {
     let end = from;
-    const pages = this.#feedPages(from, skipExpired);
+    const pages = this.#feedPages(from, { skipExpired, isFresh });
     const spans = this.#spans(pages, { position: from, within }, (position) => {
       end = position;
     });
@@ -221,10 +229,14 @@ export class FeedReader {
   }
 
   /** Pages of the feed's own entries. */
-  async *#feedPages(from: Position, skipExpired: boolean): AsyncGenerator<readonly Entry[]> {
+  async *#feedPages(
+    from: Position,
+    { skipExpired, isFresh }: Pick<PassOptions, 'skipExpired' | 'isFresh'>,
+  ): AsyncGenerator<readonly Entry[]> {
+    const range = { from, to: isFresh ? BEHIND_ALL : ('end' as const), isOpen: true };
     let isThere = false;
     try {
-      for await (const page of keptEntries({ ...this.#deps, skipExpired }, FEED_LOG, { from, to: 'end' })) {
+      for await (const page of keptEntries({ ...this.#deps, skipExpired }, FEED_LOG, range)) {
         isThere = true;
         yield page;
       }

@@ -143,7 +143,7 @@ export class Feed {
     let next = await this.#reader.startFrom(from);
     for (let left = limit; ; ) {
       const isFirst = comparePositions(next, from) === 0;
-      const pass = this.#reader.pass(next, { within: isFirst ? within : undefined, skipExpired });
+      const pass = this.#reader.pass(next, { within: isFirst ? within : undefined, skipExpired, isFresh: !follow });
       for await (const item of pass.items) {
         if (isAborted(signal)) return;
         yield item;

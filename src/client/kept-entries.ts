@@ -15,19 +15,23 @@ export interface EntryKeeper {
   readonly skipExpired: boolean;
 }
 
+/** A range of which a reader takes what there is. */
+export interface KeptRange extends EntryRange {
+  /** Whether the range ends with the log if `to` is beyond the end. False by default. */
+  readonly isOpen?: boolean;
+}
+
 /**
- * Reads a range as {@link readEntries} does, and tells apart entries that expired without an
- * archive, which nobody can restore.
+ * Reads a range as {@link readEntries} does, or {@link readUpTo}, and tells apart entries that
+ * expired without an archive, which nobody can restore.
  * @throws EntryNotFoundError at such an entry, unless `skipExpired` leaves it out
  * @throws the other errors of {@link readEntries}
  */
-export async function* keptEntries(keeper: EntryKeeper, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
-  const { to } = range;
+export async function* keptEntries(keeper: EntryKeeper, log: LogId, range: KeptRange): AsyncGenerator<Entry[]> {
+  const { to, isOpen = to === 'end' } = range;
   for (let { from } = range; ; ) {
     try {
-      for await (const page of to === 'end'
-        ? readUpTo(keeper, log, { from, to })
-        : readEntries(keeper, log, { from, to })) {
+      for await (const page of isOpen ? readUpTo(keeper, log, { from, to }) : readEntries(keeper, log, { from, to })) {
         yield page;
         const last = page.at(-1);
         if (last !== undefined) from = nextPosition(last.position);

@@ -98,7 +98,7 @@ describe('a consumer group', () => {
     await Array.fromAsync(fed.logs.feed.consume('search', { limit: 28 }));
     fed.requests.length = 0;
     expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(2);
-    expect(fed.requests.filter((name) => name === 'entries')).toHaveLength(2 + 1);
+    expect(fed.requests.filter((name) => name === 'entries')).toHaveLength(2 + 2);
   });
 
   test('saves every 1,000 items', async () => {

@@ -157,12 +157,24 @@ describe('reading the feed', () => {
     expect(listed.map(({ log }) => log).toSorted()).toEqual([a, b].toSorted());
   });
 
-  test('takes one query for each span, one for the feed and two for its newest segments', async () => {
+  test('a reader that does not follow misses no entry that eventually consistent reads do not show', async () => {
+    const { fed, feed, a, b } = await twoLogs();
+    const entries = fed.tables.entries.bind(fed.tables);
+    vi.spyOn(fed.tables, 'entries').mockImplementation((log, range, options) => {
+      const isStale = log === FEED_LOG && !options.consistent;
+      return entries(log, isStale ? { ...range, to: Math.min(range.to, 2) } : range, options);
+    });
+    expect(itemTexts(await Array.fromAsync(feed.read({ from: 1 })), [a, b]).at(-1)).toBe('a 0/3 3');
+    expect(await Array.fromAsync(feed.read({ from: 2 }))).toHaveLength(2);
+  });
+
+  test('takes one query for each span, two for the feed and three for its segments', async () => {
     const { fed, feed } = await twoLogs();
     fed.requests.length = 0;
     await Array.fromAsync(feed.read({ from: 1 }));
     expect(fed.requests.toSorted()).toEqual([
-      ...Array.from({ length: 5 }, () => 'entries'),
+      ...Array.from({ length: 6 }, () => 'entries'),
+      'getSegment',
       ...Array.from({ length: 2 }, () => 'newestSegments'),
     ]);
   });
