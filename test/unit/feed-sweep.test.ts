@@ -11,6 +11,7 @@ import { condemnedKey } from '../../src/store/keys.ts';
 import { rebuildFeed } from '../../src/workers/sweep/rebuild-feed.ts';
 import type { SweepOptions } from '../../src/workers/sweep/sweep.ts';
 import type { FoundEnd } from '../../src/workers/sweep/swept-end.ts';
+import { SweptFeed } from '../../src/workers/sweep/swept-feed.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
 import { feedSpans } from '../support/feed.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
@@ -166,6 +167,23 @@ describe('the sweep function with a feed', () => {
     await run(fed);
     expect(await fed.jobs()).toMatchObject([{ kind: 'snapshot', log: FEED_LOG, position: { segment: 0, entry: 0 } }]);
   });
+});
+
+test('counts what the stream missed in parts of a sweep that feed at the same time', async () => {
+  const started: ((spans: number) => void)[] = [];
+  const add = () => {
+    const { promise, resolve } = Promise.withResolvers<number>();
+    started.push(resolve);
+    return promise.then((spans) => ({ spans, entries: [], checkpoint: 1 }));
+  };
+  const swept = new SweptFeed({ feed: { add }, now: () => NOON * 1000, hasStream: true });
+  const found: FoundEnd = { position: START, created: NOON };
+  const ends = Array.from({ length: 800 }, () => swept.onEnd(newLogId(), found));
+  expect(started).toHaveLength(2);
+  started[0]?.(400);
+  started[1]?.(0);
+  await Promise.all(ends);
+  expect(await swept.finish()).toEqual({ spans: 400, missed: 400, checkpoint: 1 });
 });
 
 test('a rebuilt feed has every log from its first entry on again', { tags: ['I10'] }, async () => {

@@ -64,7 +64,9 @@ export class SweptFeed {
     const [recent, old] = [this.#recent, this.#old];
     [this.#recent, this.#old] = [[], []];
     if (this.#failure !== undefined) return;
-    this.#missed += await this.#add(recent);
+    const missed = await this.#add(recent);
+    // Other parts of the sweep feed meanwhile.
+    this.#missed += missed;
     await this.#add(old);
   }
 
