@@ -14,7 +14,6 @@ import type { Entry, ReservedTypes } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
 import { queryNewest, queryNewestSegments } from '../log/newest.ts';
 import { readTail } from '../log/query.ts';
-import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf, type Segment } from '../log/segment.ts';
 import { loadRoot, nodeStore } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
@@ -141,10 +140,11 @@ export class FeedReader {
 
   /**
    * When the first entry of the feed from a position on was created, in epoch seconds; undefined if
-   * there is none.
+   * there is none. Passes over entries that expired without an archive.
    */
   async createdAt(position: Position): Promise<number | undefined> {
-    const [page] = await Array.fromAsync(readUpTo(this.#deps, FEED_LOG, { from: position, to: 'end', limit: 1 }));
+    const range = { from: position, to: 'end', limit: 1 } as const;
+    const [page] = await Array.fromAsync(keptEntries({ ...this.#deps, skipExpired: true }, FEED_LOG, range));
     return page?.[0]?.created;
   }
 

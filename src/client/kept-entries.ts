@@ -19,6 +19,8 @@ export interface EntryKeeper {
 export interface KeptRange extends EntryRange {
   /** Whether the range ends with the log if `to` is beyond the end. False by default. */
   readonly isOpen?: boolean;
+  /** The most entries of such a range; all by default. */
+  readonly limit?: number;
 }
 
 /**
@@ -29,10 +31,14 @@ export interface KeptRange extends EntryRange {
  */
 export async function* keptEntries(keeper: EntryKeeper, log: LogId, range: KeptRange): AsyncGenerator<Entry[]> {
   const { to, isOpen = to === 'end' } = range;
+  let { limit = Number.POSITIVE_INFINITY } = range;
   for (let { from } = range; ; ) {
     try {
-      for await (const page of isOpen ? readUpTo(keeper, log, { from, to }) : readEntries(keeper, log, { from, to })) {
+      for await (const page of isOpen
+        ? readUpTo(keeper, log, { from, to, limit })
+        : readEntries(keeper, log, { from, to })) {
         yield page;
+        limit -= page.length;
         const last = page.at(-1);
         if (last !== undefined) from = nextPosition(last.position);
       }
