@@ -8,7 +8,8 @@ import { type Environment, openDynamoDb, type Place } from './environment.ts';
 /** The plain table that a command names. */
 export interface NamedTable extends Pick<Place, 'local' | 'mapping'> {
   readonly revisionsOf: string;
-  readonly per: SourceTable['per'];
+  /** `item` by default. */
+  readonly per?: SourceTable['per'] | undefined;
   readonly actor?: string | undefined;
 }
 
@@ -19,7 +20,7 @@ export interface NamedTable extends Pick<Place, 'local' | 'mapping'> {
  */
 export async function recordedTable(
   { logs, deps, checkpoints }: Pick<Environment, 'logs' | 'deps' | 'checkpoints'>,
-  { revisionsOf: table, per, actor, local, mapping }: NamedTable,
+  { revisionsOf: table, per = 'item', actor, local, mapping }: NamedTable,
 ): Promise<RecordedTable> {
   if (mapping !== undefined) {
     throw new UsageError('--revisions-of and --mapping exclude each other', {

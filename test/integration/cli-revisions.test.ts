@@ -62,4 +62,11 @@ describe('work on the embedded engine', () => {
     );
     expect(refused.map(({ code }) => code)).toEqual(['USAGE', 'USAGE', 'RESOURCE_MISSING', 'USAGE']);
   });
+
+  test('it refuses the options of a plain table without the table', async () => {
+    const work = ['work', '--until-idle'];
+    const refused = await place.refusals([...work, '--per', 'item'], [...work, '--actor', 'by']);
+    const error = { code: 'USAGE', message: '--per and --actor need --revisions-of TABLE' };
+    expect(refused).toMatchObject([error, error]);
+  });
 });

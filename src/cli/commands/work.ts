@@ -24,9 +24,10 @@ export function workCommand() {
     .option('--concurrency <n>', 'logs to work on at the same time', parse.count, 2)
     .option('--revisions-of <table>', 'also record the changes of this plain table, which has a stream of both images')
     .addOption(
-      new Option('--per <what>', 'with --revisions-of: whether an item or a partition key has a log')
-        .choices(['item', 'partition'] as const)
-        .default('item' as const),
+      new Option(
+        '--per <what>',
+        'with --revisions-of: whether an item or a partition key has a log; default: item',
+      ).choices(['item', 'partition'] as const),
     )
     .option('--actor <attribute>', 'with --revisions-of: the attribute that names who changed an item')
     .addHelpText('after', POLICY_HELP)
@@ -39,7 +40,10 @@ export function workCommand() {
       ),
     )
     .action((options) => {
-      const { revisionsOf } = options;
+      const { revisionsOf, per, actor } = options;
+      if (revisionsOf === undefined && (per ?? actor) !== undefined) {
+        throw new UsageError('--per and --actor need --revisions-of TABLE');
+      }
       // All logs of a deployment have one reducer.
       const reducer = revisionsOf !== undefined && options.reducer === undefined && { reducer: items.name };
       return inEnvironment(
