@@ -11,38 +11,48 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { InvokeCommand, LambdaClient } from '@aws-sdk/client-lambda';
 import { paginateListObjectsV2, S3Client } from '@aws-sdk/client-s3';
+import { SNSClient, SubscribeCommand } from '@aws-sdk/client-sns';
 import {
+  CreateQueueCommand,
   DeleteMessageCommand,
   GetQueueAttributesCommand,
   ReceiveMessageCommand,
   SendMessageCommand,
+  SetQueueAttributesCommand,
   SQSClient,
 } from '@aws-sdk/client-sqs';
 import { marshall, unmarshall } from '@aws-sdk/util-dynamodb';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import * as z from 'zod';
+import type { FeedItem } from '../../src/client/feed.ts';
+import { openLogs } from '../../src/exports/aws.ts';
 import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION, startAwsEmulator } from '../support/aws-emulator.ts';
 import { deployStack, stackResources } from '../support/stack-deployment.ts';
 
 type Fields = Record<string, unknown>;
 
 const QUEUES = ['SnapshotJobsUrl', 'MaintenanceJobsUrl', 'DeadSnapshotJobsUrl', 'DeadMaintenanceJobsUrl'];
-/** Old segments expire as early as possible, and sweeps run often. */
+/** Old segments expire as early as possible, sweeps run often, and there is a feed with a topic. */
 const PARAMETERS = {
   KeepSegments: '1',
   KeepDays: '0',
   Expire: 'ttl',
   GraceSeconds: '3600',
   SweepSchedule: 'rate(1 minute)',
+  Feed: 'topic',
 };
+/** A message of the feed's topic. */
+const announcement = z.strictObject({ checkpoint: z.number() });
 /** The SAM CLI's program, which `.ci/run` installs. */
 const sam = setting('LOGFOLD_SAM');
 
-describe('the stack that `sam deploy` creates, used through only the AWS SDK', () => {
+describe('the stack that `sam deploy` creates, written with only the AWS SDK', () => {
   let emulator: AwsEmulator;
   let outputs: ReadonlyMap<string, string>;
   let dynamodb: DynamoDBClient;
   let s3: S3Client;
   let sqs: SQSClient;
+  let sns: SNSClient;
   let lambda: LambdaClient;
 
   beforeAll(async () => {
@@ -51,6 +61,7 @@ describe('the stack that `sam deploy` creates, used through only the AWS SDK', (
     dynamodb = new DynamoDBClient(options);
     s3 = new S3Client({ ...options, forcePathStyle: true });
     sqs = new SQSClient(options);
+    sns = new SNSClient(options);
     lambda = new LambdaClient(options);
     outputs = await deployStack({ emulator, sam, parameters: PARAMETERS });
     // The emulator ignores the TTL of a table that CloudFormation creates.
@@ -63,7 +74,7 @@ describe('the stack that `sam deploy` creates, used through only the AWS SDK', (
   });
 
   afterAll(async () => {
-    for (const client of [dynamodb, s3, sqs, lambda]) client.destroy();
+    for (const client of [dynamodb, s3, sqs, sns, lambda]) client.destroy();
     await emulator.stop();
   });
 
@@ -117,6 +128,38 @@ describe('the stack that `sam deploy` creates, used through only the AWS SDK', (
     for (const { S, N } of entries) await deleteEntry({ S, N });
     expect(await entriesOf(log, 0)).toEqual([]);
     expect(await invoke('ReplayFunctionName', { log })).toEqual(before);
+  });
+
+  test('it feeds every entry of every log, and tells the topic where the feed ends', async () => {
+    tellOnFailure();
+    const QueueUrl = await subscribedQueue();
+    const log = randomUUID();
+    await createLog(log);
+    await appendRows(log, { from: 1, to: 5 });
+    const [entryTable, segmentTable] = [output('EntryTableName'), output('SegmentTableName')];
+    const [feedTable, bucket] = [output('FeedTableName'), output('BucketName')];
+    const logs = openLogs({ entryTable, segmentTable, feedTable, bucket, dynamodb, s3 });
+    let items: FeedItem[] = [];
+    await eventually(async () => {
+      items = await Array.fromAsync(logs.feed.read());
+      return items.filter((item) => item.log === log).length === 6;
+    });
+    // The stream has one shard here, so the logs of earlier tests are fed too. One is archived.
+    const fed = Map.groupBy(items, (item) => item.log);
+    for await (const { log: each } of logs.list()) {
+      const { entries } = await logs.client.query(each, { from: 'start' });
+      const positions = (await Array.fromAsync(entries)).flat().map(({ position }) => position);
+      expect(fed.get(each)?.map(({ entry }) => entry.position)).toEqual(positions);
+    }
+    const end = await logs.feed.end();
+    const told: number[] = [];
+    await eventually(async () => {
+      const { Messages = [] } = await sqs.send(new ReceiveMessageCommand({ QueueUrl, MaxNumberOfMessages: 10 }));
+      told.push(...Messages.map(({ Body = '' }) => announcement.parse(JSON.parse(Body)).checkpoint));
+      return told.includes(end);
+    });
+    expect(Math.max(...told)).toBe(end);
+    await logs.close();
   });
 
   test('the sweep function accepts one log and refuses a malformed event', async () => {
@@ -202,6 +245,30 @@ describe('the stack that `sam deploy` creates, used through only the AWS SDK', (
       ['SegmentTableName', { S: logId(log), N: segment, C: now() }],
       ['EntryTableName', entryItem(log, segment, { N: 0, T: 'Snapshot' })],
     ]);
+  }
+
+  /** Creates a queue that gets the messages of the feed's topic. @returns its URL */
+  async function subscribedQueue(): Promise<string> {
+    const { QueueUrl = '' } = await sqs.send(new CreateQueueCommand({ QueueName: 'subscriber' }));
+    const asked = await sqs.send(new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['QueueArn'] }));
+    const Endpoint = asked.Attributes?.QueueArn;
+    const TopicArn = output('FeedTopicArn');
+    // Without this policy, the queue refuses messages of the topic, here as in AWS.
+    const Policy = JSON.stringify({
+      Statement: [
+        {
+          Effect: 'Allow',
+          Principal: { Service: 'sns.amazonaws.com' },
+          Action: 'sqs:SendMessage',
+          Resource: Endpoint,
+          Condition: { ArnEquals: { 'aws:SourceArn': TopicArn } },
+        },
+      ],
+    });
+    await sqs.send(new SetQueueAttributesCommand({ QueueUrl, Attributes: { Policy } }));
+    const Attributes = { RawMessageDelivery: 'true' };
+    await sns.send(new SubscribeCommand({ TopicArn, Protocol: 'sqs', Endpoint, Attributes }));
+    return QueueUrl;
   }
 
   /** Appends rows of incompressible text: some dozens of them do not fit into a root. */
