@@ -4,6 +4,7 @@ import type { Position } from '../../src/ids/position.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { FeedWriter, type LogEnd } from '../../src/workers/feed/feed-writer.ts';
+import { FedLogs } from '../support/fed-logs.ts';
 import { fedEnds, feedEntries, feedSpans, numberedLog } from '../support/feed.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { unarchived } from '../support/logs.ts';
@@ -55,6 +56,19 @@ describe('the feed writer', () => {
     live.requests.length = 0;
     expect(await one.add([end(2, 0, 1), end(1, 0, 2)])).toEqual({ spans: 0, entries: [], checkpoint });
     expect(live.requests).toEqual([]);
+  });
+
+  test('goes on after its table was restored from a backup', async () => {
+    const fed = new FedLogs();
+    const log = await fed.create();
+    await fed.feed(log);
+    await fed.append(log, 1);
+    await fed.feed(log);
+    await fed.tables.deleteEntries(FEED_LOG, 0, [2]);
+    fed.clock.nowMs += 60 * 60_000;
+    await fed.append(log, 1);
+    await fed.feed(log);
+    expect(await fedEnds(fed.store)).toEqual({ [log]: '0/2' });
   });
 
   test('takes one request for a batch', async () => {

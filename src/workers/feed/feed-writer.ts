@@ -1,7 +1,13 @@
 import pLimit from 'p-limit';
 import type { Document } from '../../client/document.ts';
 import type { Logs, LogsDeps } from '../../client/logs.ts';
-import { ChunkMissingError, EntryExistsError, EntryRejectedError, LogNotFoundError } from '../../errors.ts';
+import {
+  ChunkMissingError,
+  EntryExistsError,
+  EntryGapError,
+  EntryRejectedError,
+  LogNotFoundError,
+} from '../../errors.ts';
 import { checkpointOf } from '../../feed/checkpoint.ts';
 import { appendsEntry, groupSpans, RESTART, type Span } from '../../feed/feed-entry.ts';
 import { FEED_LOG } from '../../feed/feed-log.ts';
@@ -75,8 +81,7 @@ export class FeedWriter {
       try {
         return await this.#add(newest);
       } catch (error) {
-        if (!(error instanceof ChunkMissingError)) throw error;
-        // Garbage collection removed chunks of the snapshot on which the state stands.
+        if (!isGone(error)) throw error;
         await this.#close();
         return this.#add(newest);
       }
@@ -152,6 +157,14 @@ function newestEnds(ends: Iterable<LogEnd>): Map<LogId, Position> {
     if (isNewer && log !== FEED_LOG) newest.set(log, position);
   }
   return newest;
+}
+
+/**
+ * Whether a part of the feed is gone on which an open document stands: chunks that garbage
+ * collection removed, or entries after a restore of the table.
+ */
+function isGone(error: unknown): boolean {
+  return error instanceof ChunkMissingError || error instanceof EntryGapError || error instanceof LogNotFoundError;
 }
 
 /** Opens the feed. The first writer of a deployment creates it. */
