@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
-import { checkSource } from '../src/adapters/dynamodb/source-check.ts';
+import { checkSource, requireCurrentStream } from '../src/adapters/dynamodb/source-check.ts';
 import { DynamoDbSourceItems } from '../src/adapters/dynamodb/source-items.ts';
 import { wireLogs } from '../src/adapters/platform/node-logs.ts';
 import { revisionsFunction } from '../src/functions/revisions-function.ts';
@@ -35,6 +35,7 @@ export const handler = instrumented(
   (report) =>
     revisionsFunction({
       logs,
+      checkStream: () => requireCurrentStream(client, settings.REVISIONS_STREAM_ARN),
       compare: (of, { onFailure, ...options }) => {
         const items = new DynamoDbSourceItems({ client, ...of.source });
         const sleep = (ms: number) => setTimeout(ms);

@@ -19,6 +19,8 @@ const compareEvent = z.strictObject({ compare: z.literal(true), settleSeconds: z
 export interface RevisionsFunctionDeps {
   /** The logs of the source table. Called for every event; make the logs once. */
   readonly logs: () => Promise<RevisionLogs>;
+  /** Rejects if new changes do not arrive any more. */
+  readonly checkStream: () => Promise<void>;
   /** Compares the source table with its logs. */
   readonly compare: (
     logs: RevisionLogs,
@@ -101,6 +103,8 @@ async function compare(
   const started = performance.now();
   const deadline = now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
   const onFailure = (log: LogId | undefined, error: unknown): void => report({ kind: 'uncompared', run, log, error });
+  // The comparison finds what no stream brings; the report tells the operator.
+  await deps.checkStream().catch((error: unknown) => onFailure(undefined, error));
   try {
     const result = await deps.compare(await logs(), { settleSeconds, deadline, onFailure });
     report({ kind: 'compared', run, result, ms: performance.now() - started });

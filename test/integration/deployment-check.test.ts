@@ -13,7 +13,7 @@ import {
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { checkDeployment, type Deployment } from '../../src/adapters/aws/deployment-check.ts';
-import { checkSource } from '../../src/adapters/dynamodb/source-check.ts';
+import { checkSource, requireCurrentStream } from '../../src/adapters/dynamodb/source-check.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../src/mapping/schema-mapping.ts';
@@ -391,10 +391,17 @@ describe('the check of a plain table', () => {
     await engine.client.send(
       new UpdateTableCommand({ TableName: plain, StreamSpecification: { StreamEnabled: false } }),
     );
-    await expect(check(before)).rejects.toThrow('a table without a stream');
+    const current = (streamArn: string) => requireCurrentStream(engine.client, streamArn);
+    const parameter = { code: 'DEPLOYMENT_INVALID', parameter: 'RevisionsStreamArn' };
+    await expect(current(before)).rejects.toMatchObject(parameter);
+    await expect(current(before)).rejects.toThrow('a table without a stream');
     await engine.client.send(new UpdateTableCommand({ TableName: plain, StreamSpecification: both }));
+    const later = await streamOf(plain);
+    await expect(current(before)).rejects.toThrow(`but the stream of table '${plain}' is '${later}'`);
+    await current(later);
+    // The last records of an earlier stream are still recorded.
+    expect(await check(before)).toEqual(await check(later));
     const streams = [
-      [before, `but the stream of table '${plain}' is '${await streamOf(plain)}'`],
       [newOnly, 'a stream of NEW_IMAGE, not of both images'],
       [right.streamArn ?? '', 'the stream of a table of logs'],
       [before.replace(plain, 'nowhere'), 'the stream of a table that does not exist'],
@@ -402,7 +409,7 @@ describe('the check of a plain table', () => {
     ] as const;
     for (const [streamArn, reason] of streams) {
       const checked = check(streamArn);
-      await expect(checked).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter: 'RevisionsStreamArn' });
+      await expect(checked).rejects.toMatchObject(parameter);
       await expect(checked).rejects.toThrow(reason);
     }
   });

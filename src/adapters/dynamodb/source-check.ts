@@ -16,9 +16,10 @@ export interface RevisionsDeployment {
 }
 
 /**
- * Finds and checks the plain table of a deployment, in one request.
- * @throws DeploymentInvalidError if the table does not exist or belongs to logfold, or if its
- * stream is another one or does not carry both images; it names the template's parameter
+ * Finds and checks the plain table of a deployment, in one request. The stream may have been turned
+ * off or replaced: its last records are still worth recording. {@link requireCurrentStream} tells.
+ * @throws DeploymentInvalidError if the table does not exist or belongs to logfold, or if the
+ * stream does not carry both images; it names the template's parameter
  * @throws the errors of DynamoDB, translated: without the keys of the table nothing can be recorded
  */
 export async function checkSource(deployment: RevisionsDeployment): Promise<SourceTable> {
@@ -35,12 +36,26 @@ export async function checkSource(deployment: RevisionsDeployment): Promise<Sour
     if (!(error instanceof ResourceMissingError)) throw error;
     throw invalid(streamArn, 'the stream of a table that does not exist in this region', error);
   });
-  if (stream === undefined || latest === undefined) throw invalid(streamArn, 'the stream of a table without a stream');
-  if (stream !== 'NEW_AND_OLD_IMAGES') throw invalid(streamArn, `a stream of ${stream}, not of both images`);
-  if (latest !== streamArn) {
-    throw invalid(streamArn, `but the stream of table '${table}' is '${latest}': no records arrive`);
+  // Nobody knows the view type of an earlier stream. Its records have both images, or fail alone.
+  const view = latest === streamArn ? stream : undefined;
+  if (view !== undefined && view !== 'NEW_AND_OLD_IMAGES') {
+    throw invalid(streamArn, `a stream of ${view}, not of both images`);
   }
   return { table, keyNames, per, actor };
+}
+
+/**
+ * Checks that new changes of the plain table still arrive, in one request.
+ * @throws DeploymentInvalidError if its stream is off or another one; it names the template's
+ * parameter
+ */
+export async function requireCurrentStream(dynamodb: DynamoDBClient, streamArn: string): Promise<void> {
+  const table = streamTable(streamArn) ?? '';
+  const { stream, streamArn: latest } = await describeSource(dynamodb, table);
+  if (stream === undefined || latest === undefined) throw invalid(streamArn, 'the stream of a table without a stream');
+  if (latest !== streamArn) {
+    throw invalid(streamArn, `but the stream of table '${table}' is '${latest}': no new records arrive`);
+  }
 }
 
 function invalid(streamArn: string, reason: string, cause?: unknown): DeploymentInvalidError {
