@@ -1,21 +1,12 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { AppendUncertainError, FeedGroupBusyError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { formatPosition } from '../../src/ids/position.ts';
-import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { FeedPorts, FeedWorld } from './feed-world.ts';
+import { SeenEntries, type SeenReading } from './seen-entries.ts';
 import { isInjected } from './sim-client.ts';
 
 /** The longest time for which a consumer follows the feed, in milliseconds. */
 const FOLLOW_MS = 30_000;
-
-/** The place of one iteration. */
-interface Reading {
-  checkpoint: number;
-  /** The number of the last entry, by pass and log. */
-  readonly last: Map<string, number>;
-}
 
 /**
  * A consumer of the feed, with one member or several, which crash. It checks everything that it
@@ -26,8 +17,7 @@ export class FeedConsumer {
   readonly name: string;
   readonly #world: FeedWorld;
   readonly #isGroup: boolean;
-  /** The highest number of an entry that was processed, by pass and log. */
-  readonly #reached = new Map<string, number>();
+  readonly #seen: SeenEntries;
   /** The checkpoint at which the consumer goes on. It never goes back. */
   #checkpoint = 0;
   /** Items that were processed, also again. */
@@ -37,6 +27,7 @@ export class FeedConsumer {
     this.name = name;
     this.#world = world;
     this.#isGroup = isGroup;
+    this.#seen = new SeenEntries(name, world);
   }
 
   /** One life of one member. */
@@ -60,7 +51,7 @@ export class FeedConsumer {
     const end = new AbortController();
     const options = { follow: random.chance(0.4), signal: end.signal };
     if (options.follow) scheduler.after(random.integer(0, FOLLOW_MS), () => end.abort());
-    const reading: Reading = { checkpoint: this.#checkpoint, last: new Map() };
+    const reading = this.#seen.reading(this.#checkpoint);
     const items = this.#isGroup ? feed.consume(this.name, options) : feed.read({ ...options, from: this.#checkpoint });
     // Some consumers end in the middle.
     let rest = random.chance(0.3) ? random.integer(1, 50) : Number.POSITIVE_INFINITY;
@@ -85,43 +76,16 @@ export class FeedConsumer {
     this.#checkpoint = checkpoint;
   }
 
-  #process(reading: Reading, { checkpoint, log, entry }: FeedItem): void {
-    const what = `${this.name} got ${log}/${formatPosition(entry.position)} at ${checkpoint}`;
-    if (checkpoint < reading.checkpoint) throw new Error(`${what} after ${reading.checkpoint}`);
-    reading.checkpoint = checkpoint;
-    const number = this.#world.numberOf(log, entry.position);
-    const written = this.#world.entriesOf(log)[number];
-    if (written === undefined || !isSame(written, entry)) throw new Error(`${what}, which differs`);
-    const pass = this.#passOf(checkpoint, log);
-    const before = reading.last.get(pass);
-    const reached = this.#reached.get(pass) ?? -1;
-    if (before === undefined ? number > reached + 1 : number !== before + 1) {
-      throw new Error(`${what}, number ${number}, after number ${before ?? reached}`);
-    }
-    reading.last.set(pass, number);
-    this.#reached.set(pass, Math.max(reached, number));
+  #process(reading: SeenReading, item: FeedItem): void {
+    reading.see(item);
     this.processed++;
-    if (!this.#isGroup) this.#goOn(Math.max(this.#checkpoint, checkpoint));
-  }
-
-  /** The log, and how often the feed had begun again when the item was fed. */
-  #passOf(checkpoint: number, log: LogId): string {
-    return `${this.#world.restarts.filter((restart) => restart < checkpoint).length}/${log}`;
+    if (!this.#isGroup) this.#goOn(Math.max(this.#checkpoint, item.checkpoint));
   }
 
   /** The logs of which this consumer does not have all entries in the newest pass. */
   missing(): LogId[] {
-    const { logs, restarts } = this.#world;
-    const isMissing = (log: LogId): boolean =>
-      (this.#reached.get(`${restarts.length}/${log}`) ?? -1) < this.#world.entriesOf(log).length - 1;
-    return logs.filter(isMissing);
+    return this.#seen.missing();
   }
-}
-
-/** Whether an entry is as it was written. Builds add roots to Snapshot entries later. */
-function isSame(written: Entry, entry: Entry): boolean {
-  if (written.type !== entry.type || written.created !== entry.created) return false;
-  return written.type === RESERVED_TYPES.snapshot || isDeepStrictEqual(written.body, entry.body);
 }
 
 /** Whether an error comes from an injected fault, so that another attempt may succeed. */
