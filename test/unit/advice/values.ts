@@ -307,7 +307,7 @@ export const VALUES: Cases = {
     const table = new RevisedTable();
     const compared = { items: 0, gaps: 0, failed: 0, continued: false, complete: true };
     const deps = { logs: async () => table.revisions, compare: async () => compared, report: () => undefined };
-    const run = revisionsFunction({ ...deps, now: Date.now });
+    const run = revisionsFunction({ ...deps, checkStream: async () => undefined, now: Date.now });
     const advice = await refused(() => run({ compare: 1 }, lambdaContext(900_000, 'request')));
     const event: unknown = JSON.parse(/\{.*\}/.exec(advice)?.[0] ?? '');
     expect(await run(event, lambdaContext(900_000, 'request'))).toBe(compared);
