@@ -4,11 +4,15 @@ import { INVARIANTS } from './test/support/invariants.ts';
 
 const { plugin, file } = bundledSources();
 
-/** Whole command lines, deployments and real histories. Only the long tests run these. */
+/**
+ * Whole command lines, deployments, real histories, and crashes at every step. Only the long tests
+ * run these.
+ */
 const LONG = [
   'test/integration/cli-{bad-input,divide,feed,flush,import,interrupt,life,manners,mapping,matrix,poison,reducer,revisions,tools}.test.ts',
   'test/integration/{archive-file,bench-read,castore-life,cost-report,demo,deployed,deployed-revisions,edit-history,edit-history-import,edit-history-life,engine,feed-engine,feed-life,large-items}.test.ts',
   'test/integration/{chromium,handlers,hanging-reducer,kill,package,revised-table,throttling}.test.ts',
+  'test/unit/{archive-continuations,collect-worker-race}.test.ts',
 ];
 /** Random inputs and histories. `npm test` runs fewer of them than the long tests. */
 const RANDOM = [
@@ -24,9 +28,11 @@ const ENCODING = [
   'test/property/{item-codec,keys,reducers,spreadsheet,text}.test.ts',
 ];
 /** Unit tests that start an engine or other processes, or that compute for more than 5 seconds. */
-const SLOW_UNIT = ['test/unit/{advice,body,cli-*,collect-worker-race,cost,rebuild-worker,scratch}.test.ts'];
+const SLOW_UNIT = [
+  'test/unit/{advice,archive-continuations,body,cli-*,collect-worker-race,cost,rebuild-worker,scratch}.test.ts',
+];
 
-const FEW = { LOGFOLD_HISTORIES: '10', LOGFOLD_RUN_SHARE: '0.2' };
+const FEW = { LOGFOLD_HISTORIES: '5', LOGFOLD_RUN_SHARE: '0.2' };
 const MANY = { LOGFOLD_HISTORIES: '500', LOGFOLD_RUN_SHARE: '1' };
 
 /** The stack needs Python and has its own configuration. */
