@@ -1,4 +1,4 @@
-import { LogsClosedError, UsageError } from '../errors.ts';
+import { EntryExistsError, LogNotFoundError, LogsClosedError, UsageError } from '../errors.ts';
 import { FEED_LOG } from '../feed/feed-log.ts';
 import type { GroupStore } from '../feed/group-store.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
@@ -138,4 +138,32 @@ export class Logs {
     if (this.#closed !== undefined)
       throw new LogsClosedError('these logs are closed', { advice: 'Call openLogs again' });
   }
+}
+
+/** A log to open, and to create if it does not exist. */
+export interface OpenOrCreateOptions extends DocumentOptions {
+  /** Time in epoch seconds with which a missing log is created; now by default. */
+  readonly created?: number | undefined;
+}
+
+/**
+ * Opens a log, and creates it first if it does not exist. Another process may create it at the same
+ * time.
+ * @throws the errors of {@link Logs.open}
+ */
+export async function openOrCreate(
+  logs: Pick<Logs, 'open' | 'client'>,
+  log: LogId,
+  { created, ...options }: OpenOrCreateOptions,
+): Promise<Document> {
+  try {
+    return await logs.open(log, options);
+  } catch (error) {
+    if (!(error instanceof LogNotFoundError)) throw error;
+  }
+  await logs.client.createLog(log, { created }).catch((error: unknown) => {
+    // Another process was faster.
+    if (!(error instanceof EntryExistsError)) throw error;
+  });
+  return logs.open(log, options);
 }

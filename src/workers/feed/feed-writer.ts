@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import type { Document } from '../../client/document.ts';
-import type { Logs, LogsDeps } from '../../client/logs.ts';
+import { type Logs, type LogsDeps, openOrCreate } from '../../client/logs.ts';
 import {
   ChunkMissingError,
   EntryExistsError,
@@ -133,8 +133,9 @@ export class FeedWriter {
     });
   }
 
+  /** Opens the feed once. The first writer of a deployment creates it. */
   #open(): Promise<Document> {
-    this.#opening ??= openFeed(this.#deps.logs).catch((error: unknown) => {
+    this.#opening ??= openOrCreate(this.#deps.logs, FEED_LOG, { reducer: feedReducer }).catch((error: unknown) => {
       this.#opening = undefined;
       throw error;
     });
@@ -165,21 +166,6 @@ function newestEnds(ends: Iterable<LogEnd>): Map<LogId, Position> {
  */
 function isGone(error: unknown): boolean {
   return error instanceof ChunkMissingError || error instanceof EntryGapError || error instanceof LogNotFoundError;
-}
-
-/** Opens the feed. The first writer of a deployment creates it. */
-async function openFeed(logs: FeedWriterDeps['logs']): Promise<Document> {
-  const open = (): Promise<Document> => logs.open(FEED_LOG, { reducer: feedReducer });
-  try {
-    return await open();
-  } catch (error) {
-    if (!(error instanceof LogNotFoundError)) throw error;
-  }
-  await logs.client.createLog(FEED_LOG).catch((error: unknown) => {
-    // Another writer was faster.
-    if (!(error instanceof EntryExistsError)) throw error;
-  });
-  return open();
 }
 
 /** The entries up to the given ends that the feed does not have, as far as the document knows. */

@@ -1,7 +1,7 @@
 import type { Document } from '../../client/document.ts';
-import type { Logs } from '../../client/logs.ts';
+import { type Logs, openOrCreate } from '../../client/logs.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
-import { EntryExistsError, LogNotFoundError, UsageError } from '../../errors.ts';
+import { UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { revisionLog, type SourceTable } from '../../revisions/source-table.ts';
@@ -88,16 +88,7 @@ export class RevisionLogs {
   async #load(log: LogId, created: number | undefined): Promise<Document> {
     const { logs } = this.#deps;
     const options = { reducer: this.#reducer };
-    try {
-      return await logs.open(log, options);
-    } catch (error) {
-      if (!(error instanceof LogNotFoundError) || created === undefined) throw error;
-    }
-    await logs.client.createLog(log, { created }).catch((error: unknown) => {
-      // Another process was faster.
-      if (!(error instanceof EntryExistsError)) throw error;
-    });
-    return logs.open(log, options);
+    return created === undefined ? logs.open(log, options) : openOrCreate(logs, log, { ...options, created });
   }
 
   async #closeOldest(most = this.#most): Promise<void> {
