@@ -15,9 +15,10 @@ const division = divisionPolicyOf(settings);
 const { stores, dynamodb, mapping, mapped } = wireStores(settings, { ttl: false, readsSizes: false });
 const { blobs, types } = stores;
 const endAt = mapped && ((log: LogId, index: number) => mapped.endAt(log, index, mappedLayout(division)));
-const feed = wireFeed({ dynamodb, blobs, types, queue, settings });
+const { openFeed, publish } = wireFeed({ dynamodb, blobs, types, queue, settings });
+const feed = openFeed();
 
 /** Turns records of the Entry table's stream into jobs, and writes their entries into the feed. */
 export const handler = instrumented((report) =>
-  streamFunction({ queue, types, mapping, division, ...feed, endAt, report }),
+  streamFunction({ queue, types, mapping, division, feed, publish, endAt, report }),
 );

@@ -2,7 +2,7 @@ import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
-import { DynamoDbLogStore } from '../src/adapters/dynamodb/log-store.ts';
+import { openFeedTable } from '../src/adapters/dynamodb/feed-table.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
@@ -36,7 +36,8 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
   const logs = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
-  const tables: LogStore = feedTable === undefined ? logs : withFeed(logs, openFeedTable(dynamodb, feedTable));
+  const tables: LogStore =
+    feedTable === undefined ? logs : withFeed(logs, openFeedTable({ client: dynamodb, feedTable }));
   const blobs = new S3BlobStore({ client: s3, bucket });
   const platform = nativePlatform;
   const parseLog = mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text);
@@ -64,9 +65,4 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
         onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
       }),
   };
-}
-
-/** The table of the feed, which has both its entries and its segments. */
-export function openFeedTable(client: DynamoDBClient, table: string): DynamoDbLogStore {
-  return new DynamoDbLogStore({ client, entryTable: table, segmentTable: table });
 }

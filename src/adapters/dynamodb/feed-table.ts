@@ -26,6 +26,14 @@ export interface FedTables {
  */
 export function withFeedTable(tables: LogStore, { feedTable, ...options }: FeedTableOptions): FedTables {
   if (feedTable === undefined) return { tables, feedGroups: undefined };
-  const feed = new DynamoDbLogStore({ ...options, entryTable: feedTable, segmentTable: feedTable });
+  const feed = openFeedTable({ ...options, feedTable });
   return { tables: withFeed(tables, feed), feedGroups: new DynamoDbGroupStore({ ...options, feedTable }) };
+}
+
+/** The table of the feed alone, which has both its entries and its segments. */
+export function openFeedTable({
+  feedTable,
+  ...options
+}: FeedTableOptions & { readonly feedTable: string }): DynamoDbLogStore {
+  return new DynamoDbLogStore({ ...options, entryTable: feedTable, segmentTable: feedTable });
 }
