@@ -5,6 +5,7 @@ import { appendsEntry } from '../../src/feed/feed-entry.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
+import type { ItemScanPart } from '../../src/mapping/mapped-items.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
 import { ownedItem, RevisedTable } from '../support/revised-table.ts';
 
@@ -95,6 +96,29 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     expect(await table.compare({}, { sleep })).toMatchObject({ gaps: 0 });
     await table.deliver();
     expect(await changesOf(table, 'ann', 1)).toEqual(['1 Gap lost', '2 Put second']);
+  });
+
+  test('an item that changes behind the scan and then changes back is no gap', async () => {
+    const table = new RevisedTable({ per });
+    table.put(ownedItem('ann', 1));
+    await table.deliver();
+    const items = {
+      get: table.items.get.bind(table.items),
+      async *scan(part: ItemScanPart) {
+        for await (const page of table.items.scan(part)) {
+          table.put(ownedItem('ann', 1, 'second'));
+          await table.deliver();
+          yield page;
+        }
+      },
+    };
+    const sleep = async (ms: number) => {
+      table.nowMs += ms;
+      table.put(ownedItem('ann', 1));
+    };
+    expect(await table.compare({}, { items, sleep })).toMatchObject({ gaps: 0, complete: true });
+    await table.deliver();
+    expect(await changesOf(table, 'ann', 1)).toEqual(['1 Put first', '2 Put second']);
   });
 
   test('a run whose time is up continues where it stopped', async () => {

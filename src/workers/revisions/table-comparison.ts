@@ -91,7 +91,8 @@ export class TableComparison {
       const groups = Map.groupBy(page.items, (item) => logs.logOf(item));
       const compared = await Promise.all(
         Array.from(groups, ([log, ofLog]) => {
-          return this.#compare(log, () => [ofLog.map((item) => ({ keys: item, item }))]);
+          const present = ofLog.map((item) => ({ keys: item, item }));
+          return this.#compare(log, () => [present], { isOlder: true });
         }),
       );
       yield { next: page.next, logs: compared.filter(differs) };
@@ -147,18 +148,19 @@ export class TableComparison {
    * Compares items with their newest revisions in a log, which may be missing.
    * @param read the items to compare, a few at a time; the state of the log is undefined if it is
    * missing
+   * @param isOlder whether the items were read before the state, or by a read that may be stale
    */
-  #compare(log: LogId, read: (state: ItemsState | undefined) => PresentItems): Promise<DifferingLog> {
+  #compare(
+    log: LogId,
+    read: (state: ItemsState | undefined) => PresentItems,
+    { isOlder = false } = {},
+  ): Promise<DifferingLog> {
     const { logs } = this.#deps;
     const differences: Difference[] = [];
     const compareWith = async (state: ItemsState | undefined): Promise<void> => {
       for await (const present of read(state)) {
-        for (const { keys, item } of present) {
-          const last = state && (await lastRevisions(state, itemKey(logs.source, keys))).last;
-          const image = this.#imageOf(item);
-          if (image === this.#imageOf(last?.item)) continue;
-          differences.push({ keys: plainItem(keys, logs.source.keyNames), revision: last?.revision ?? 0, image });
-        }
+        const found = await this.#differences(state, present);
+        differences.push(...(isOlder ? await this.#stillDiffering(state, found) : found));
         this.#items += present.length;
         this.#deps.onProgress?.(this.#items);
       }
@@ -179,6 +181,33 @@ export class TableComparison {
       await this.#guard(log, compare);
       return { log, differences };
     });
+  }
+
+  async #differences(state: ItemsState | undefined, present: readonly PresentItem[]): Promise<Difference[]> {
+    const { source } = this.#deps.logs;
+    const differences: Difference[] = [];
+    for (const { keys, item } of present) {
+      const last = state && (await lastRevisions(state, itemKey(source, keys))).last;
+      const image = this.#imageOf(item);
+      if (image === this.#imageOf(last?.item)) continue;
+      differences.push({ keys: plainItem(keys, source.keyNames), revision: last?.revision ?? 0, image });
+    }
+    return differences;
+  }
+
+  /**
+   * Reads differing items again, consistently. The revision may be of a change behind the scan. An
+   * item that then changes back would look as if it had differed for the whole wait. An item
+   * without revisions needs no second read: every record of it is still missing.
+   */
+  async #stillDiffering(state: ItemsState | undefined, found: readonly Difference[]): Promise<Difference[]> {
+    const differences = found.filter(({ revision }) => revision === 0);
+    const keys = found.filter(({ revision }) => revision > 0).map((difference) => difference.keys);
+    for (let from = 0; from < keys.length; from += MAX_SOURCE_KEYS) {
+      const present = await readPresent(this.#deps.items, keys.slice(from, from + MAX_SOURCE_KEYS));
+      differences.push(...(await this.#differences(state, present)));
+    }
+    return differences;
   }
 
   async #record({ log, differences }: DifferingLog): Promise<void> {
