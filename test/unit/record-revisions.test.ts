@@ -193,6 +193,20 @@ describe('two processes', { tags: ['I11'] }, () => {
   });
 });
 
+test('the times in the log of a partition never go back, whichever process records', async () => {
+  const table = new StreamedTable({ per: 'partition' });
+  const [first, second]: Item[] = [BOLT, { ...BOLT, part: { N: '2' } }];
+  table.put(part('red', 'ann', first));
+  table.put(part('red', 'ann', second));
+  table.time += 60;
+  table.put(part('blue', 'ann', first));
+  const slow = table.recorder();
+  await record(table, [0], slow);
+  await record(table, [2]);
+  expect(await record(table, [1], slow)).toEqual({ recorded: 1, gaps: 0, failed: [] });
+  expect(await story(table, second)).toEqual(['1 Put red ann 60']);
+});
+
 describe('after a failure', { tags: ['I11'] }, () => {
   const failing = (table: StreamedTable, intercept: Interceptor): LogStore =>
     interceptLogStore(table.deployment.tables, intercept);
@@ -218,6 +232,18 @@ describe('after a failure', { tags: ['I11'] }, () => {
     expect(await story(table, NUT)).toEqual(['1 Put white bob 3']);
     expect((await record(table)).recorded).toBe(2);
     expect(await story(table)).toEqual(THREE_COLORS);
+  });
+
+  test('a change whose key is not that of the table fails alone', async () => {
+    const table = threeColors();
+    const malformed = table.records.slice(0, 1).map((first) => {
+      return { ...first, sequence: '1', keys: { other: { S: 'bolt' } } };
+    });
+    const failures: string[] = [];
+    const onFailure = (error: unknown) => failures.push(String(error));
+    const result = await recordRevisions({ logs: table.recorder(), onFailure }, [...malformed, ...table.records]);
+    expect(result).toEqual({ recorded: 3, gaps: 0, failed: ['1'] });
+    expect(failures).toEqual([expect.stringContaining("no String, Number or Binary 'id'")]);
   });
 
   test.each(['before', 'after'])('%s any request, another call completes what is missing', async (when) => {
@@ -307,14 +333,17 @@ test('the largest item, and one as deep as DynamoDB stores, come back as they we
   expect(second?.item).toEqual({ ...part('blue'), deep });
 });
 
-test('a log refuses a revision of another table, and one that is not the next', async () => {
+test('a log refuses a revision of another table, one that is not the next, and one that is older', async () => {
   const table = threeColors();
   await record(table);
   const document = await table.logs().open(table.logOf(BOLT), { reducer: items });
   const body = { table: 'Parts', key: itemKey(PARTS, BOLT), revision: 4 };
-  const append = (changes: object) => document.append({ type: 'Delete', version: 1, body: { ...body, ...changes } });
+  const append = (changes: object, created = table.time) => {
+    return document.append({ type: 'Delete', version: 1, body: { ...body, ...changes }, created });
+  };
   for (const revision of [3, 5]) await expect(append({ revision })).rejects.toThrow(EntryRejectedError);
   await expect(append({ table: 'Others' })).rejects.toThrow(/of table 'Others'/);
+  await expect(append({}, NOON)).rejects.toThrow(/its time \d+ is before/);
   await append({});
-  expect((await story(table)).at(-1)).toBe('4 Delete (none) - 0');
+  expect((await story(table)).at(-1)).toBe('4 Delete (none) - 3');
 });

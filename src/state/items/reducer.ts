@@ -37,6 +37,12 @@ export const items: Reducer = {
     const place = stream === undefined || sequence === undefined ? {} : { stream, sequence };
     map.put(key, itemRevisionValue({ ...rest, ...place, created }));
   },
+  /** Refuses a time before that of the newest revision, which another writer may have added. */
+  validate({ type, created }: FoldEntry, { meta }: ReducerDraft): void {
+    const newest = Number(meta.get(TIME_NAME) ?? 0);
+    if (created < newest)
+      throw bodyInvalid(type, `its time ${created} is before ${newest}, that of the newest revision`);
+  },
 };
 
 /** Whether a reducer folds revisions of items, with or without their history. */

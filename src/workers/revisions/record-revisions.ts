@@ -60,8 +60,17 @@ export async function recordRevisions(deps: RecordDeps, changes: readonly ImageC
       if (first !== undefined) onFailure?.(error, first);
     }
   };
-  const groups = Map.groupBy(changes, ({ keys }) => logs.logOf(keys));
-  await Promise.all(Array.from(groups, ([log, ofLog]) => limit(() => recordAll(log, ofLog))));
+  const groups = Map.groupBy(changes, (change) => {
+    try {
+      return logs.logOf(change.keys);
+    } catch (error) {
+      failed.add(change);
+      onFailure?.(error, change);
+      return undefined;
+    }
+  });
+  groups.delete(undefined);
+  await Promise.all(Array.from(groups, ([log, ofLog]) => log && limit(() => recordAll(log, ofLog))));
   return { ...counts, failed: changes.filter((change) => failed.has(change)).map(({ sequence }) => sequence) };
 }
 
@@ -84,9 +93,9 @@ async function recordChange(
       return;
     } catch (error) {
       if (!(error instanceof EntryRejectedError) || attempt === ATTEMPTS) throw error;
-      const { last } = await lastRevisions(document.state, key);
+      const { last, time } = await lastRevisions(document.state, key);
       // The document read on before the reducer refused the entry.
-      if (last?.revision === before.last?.revision) throw error;
+      if (last?.revision === before.last?.revision && time === before.time) throw error;
     }
   }
 }
