@@ -120,6 +120,18 @@ export class FeedReader {
   }
 
   /**
+   * @returns the checkpoint at the end of the feed
+   * @throws CheckpointInvalidError if the feed ends before the position
+   */
+  async requireReached(position: Position): Promise<number> {
+    const [given, end] = [checkpointOf(position), checkpointOf(await this.end())];
+    if (given <= end) return end;
+    throw new CheckpointInvalidError(`the checkpoint ${given} is behind the end of the feed, which is ${end}`, {
+      advice: `Give a checkpoint up to ${end}. If the feed was lost and begun again, read it from 0`,
+    });
+  }
+
+  /**
    * The position at which a reader begins that wants everything from a position on: the same one,
    * or the newest restart behind it, since all entries come again there. Looks for a restart only
    * if the feed has a snapshot behind the position: a reader that is closer to the end meets it
@@ -244,20 +256,9 @@ export class FeedReader {
       // A feed that was not found may have been created since.
       const wasNotThere = error instanceof LogNotFoundError;
       if (isThere || !(wasNotThere || error instanceof EntryGapError)) throw error;
-      if (!(await this.#isEnd(from)) && !wasNotThere) throw error;
+      const end = await this.requireReached(from);
+      if (checkpointOf(from) !== end && !wasNotThere) throw error;
     }
-  }
-
-  /**
-   * Whether the feed ends directly before a position.
-   * @throws CheckpointInvalidError if it ends earlier
-   */
-  async #isEnd(position: Position): Promise<boolean> {
-    const [given, end] = [checkpointOf(position), checkpointOf(await this.end())];
-    if (given <= end) return given === end;
-    throw new CheckpointInvalidError(`the checkpoint ${given} is behind the end of the feed, which is ${end}`, {
-      advice: `Give a checkpoint up to ${end}. If the feed was lost and begun again, read it from 0`,
-    });
   }
 
   #newestSegments(): Promise<readonly Segment[]> {

@@ -72,7 +72,8 @@ export class Feed {
    * each item comes at least once.
    *
    * One member of a group works at a time. With `follow`, the others wait for it.
-   * @throws CheckpointInvalidError if `from` is no checkpoint
+   * @throws CheckpointInvalidError if `from` is no checkpoint. Reading throws it if the group is new
+   * and the feed ends before `from`
    * @throws UsageError if the name of the group or another option is invalid. Reading throws
    * FeedGroupBusyError if another member works and this one does not wait, or if another member
    * took over since this one did not ask for the next item for 15 minutes
@@ -109,6 +110,10 @@ export class Feed {
 
   async *#consume(group: string, from: number, options: FeedConsumeOptions): AsyncGenerator<FeedItem, undefined> {
     const { follow: waits = false, signal } = options;
+    // A checkpoint never falls, so a new group could not leave one that the feed does not have.
+    if (from !== FEED_START && (await this.#deps.groups.get(group)) === undefined) {
+      await this.#reader.requireReached(positionOfCheckpoint(from));
+    }
     const member = await GroupMember.join(this.#deps, { group, from, waits, signal });
     if (member === undefined) return;
     let hasFailed = false;

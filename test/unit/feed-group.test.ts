@@ -67,6 +67,15 @@ describe('a consumer group', () => {
     expect(entriesOf(await Array.fromAsync(fed.logs.feed.consume('search', { from: 0 })))).toEqual([3]);
   });
 
+  test('is not created at a checkpoint behind the end of the feed, which it could never leave', async () => {
+    const { fed } = await fedLog(2);
+    const begin = (from: number) => Array.fromAsync(fed.logs.feed.consume('search', { from }));
+    await expect(begin(4)).rejects.toMatchObject({ code: 'CHECKPOINT_INVALID' });
+    expect(await fed.groups.get('search')).toBeUndefined();
+    expect(entriesOf(await begin(2))).toEqual([1]);
+    expect(await begin(4)).toEqual([]);
+  });
+
   test('counts the last item of a limit as done', async () => {
     const { fed } = await fedLog(4);
     expect(entriesOf(await Array.fromAsync(fed.logs.feed.consume('search', { limit: 2 })))).toEqual([0, 1]);
