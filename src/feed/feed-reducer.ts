@@ -69,7 +69,8 @@ export function restartPosition(state: ReducerDraft): Position | undefined {
 /** The key of a log: its id, or for an id that is longer than a key its beginning and its hash. */
 function keyOf(log: LogId): string {
   if (log.length <= MAX_ID_KEY_LENGTH) return log;
-  return log.slice(0, MAX_ID_KEY_LENGTH) + bytesToHex(sha256(utf8ToBytes(log)));
+  // The cut may divide a character, and keys have no lone surrogates.
+  return log.slice(0, MAX_ID_KEY_LENGTH).toWellFormed() + bytesToHex(sha256(utf8ToBytes(log)));
 }
 
 function logsOf(draft: ReducerDraft): DraftMap {

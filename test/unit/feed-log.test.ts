@@ -100,6 +100,11 @@ describe('the reducer of the feed', () => {
     expect(await Promise.all(ids.map((id) => fedPosition(draft, id)))).toEqual([at(0, 0), at(1, 1)]);
   });
 
+  test('knows an id with a character at the place where its key is cut', async () => {
+    const id = textLogId(`${'x'.repeat(959)}\u{1f600}`);
+    expect(await fedPosition(await folded([span(id, undefined, at(0, 3))]), id)).toEqual(at(0, 3));
+  });
+
   test('forgets every log at a restart', { tags: ['I10'] }, async () => {
     const ids = [log, textLogId('\uffff'.repeat(600)), textLogId('\u{10ffff}'.repeat(500)), textLogId('\0')];
     const draft = await folded(ids.map((id) => span(id, undefined, at(0, 3))));
