@@ -112,6 +112,22 @@ describe('reading the feed', () => {
     expect(await feed.groups()).toMatchObject([{ name: 'late', lagSeconds: 7 }]);
   });
 
+  test('needs nothing of an expired segment behind whose last entry a span begins', async () => {
+    const fed = new FedLogs();
+    const log = await fed.create();
+    await fed.snapshot(log);
+    await fed.logs.client.startSegment(log);
+    await fed.writer.add([{ log, position: { segment: 0, entry: 2 } }]);
+    await fed.feed(log);
+    const segment = await fed.tables.getSegment(log, 0, { consistent: true });
+    if (segment === undefined) throw new Error('the segment is missing');
+    await fed.tables.setExpiration(segment, { state: 'expired', at: NOON, entries: 3 });
+    await fed.tables.deleteEntries(log, 0, [0, 1, 2]);
+    const { feed } = fed.logs;
+    expect(itemTexts(await Array.fromAsync(feed.read({ from: 2 })), [log])).toEqual(['a 1/0 3']);
+    await expect(Array.fromAsync(feed.read({ from: 1 }))).rejects.toMatchObject({ code: 'ENTRY_NOT_FOUND' });
+  });
+
   test('stops at the limit', async () => {
     const { feed } = await twoLogs();
     expect(await Array.fromAsync(feed.read({ limit: 4 }))).toHaveLength(4);
