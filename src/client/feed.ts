@@ -72,8 +72,8 @@ export class Feed {
    * each item comes at least once.
    *
    * One member of a group works at a time. With `follow`, the others wait for it.
-   * @throws CheckpointInvalidError if `from` is no checkpoint. Reading throws it if the group is new
-   * and the feed ends before `from`
+   * @throws CheckpointInvalidError if `from` is no checkpoint. Reading throws it if the feed ends
+   * before it and the group is new
    * @throws UsageError if the name of the group or another option is invalid. Reading throws
    * FeedGroupBusyError if another member works and this one does not wait, or if another member
    * took over since this one did not ask for the next item for 15 minutes
