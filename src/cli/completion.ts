@@ -7,8 +7,6 @@ export interface Candidate {
   readonly description: string;
 }
 
-const HELP: Candidate = { word: '--help', description: 'display help for command' };
-
 /**
  * The words that may stand in the place of the last word. Empty if anything may, such as a file.
  * @param words after the name of the program; the last one is unfinished and may be empty
@@ -40,25 +38,35 @@ function candidates(program: CommandUnknownOpts, { name, before, current, names 
       .filter(isPlainName)
       .map((word) => ({ word, description: 'log' }));
   if (name === undefined) {
-    if (current.startsWith('-')) return [...optionsOf(program), HELP];
-    return program.commands.map((each) => ({ word: each.name(), description: each.description() }));
+    return current.startsWith('-') ? optionsOf(program) : commandsOf(program);
   }
-  const command = program.commands.find((each) => each.name() === name || each.alias() === name);
+  const command = program
+    .createHelp()
+    .visibleCommands(program)
+    .find((each) => each.name() === name || each.alias() === name);
   if (command === undefined) return [];
-  if (current.startsWith('-')) return [...optionsOf(command), HELP];
+  if (current.startsWith('-')) return optionsOf(command);
   const takesValue = (word: string | undefined): Option | undefined =>
     command.options.find(({ required, long, short }) => required && word !== undefined && [long, short].includes(word));
   const option = takesValue(before.at(-1));
   if (option !== undefined) return option.long === '--log' ? logs() : chosen(option.argChoices);
   const operands = before.filter((word, i) => !word.startsWith('-') && takesValue(before[i - 1]) === undefined);
   const argument = command.registeredArguments[operands.length];
-  return argument?.name() === 'log' ? logs() : chosen(argument?.argChoices);
+  if (argument?.name() === 'log') return logs();
+  // The command `help` takes the name of a command.
+  return argument?.name() === 'command' ? commandsOf(program) : chosen(argument?.argChoices);
 }
 
-function optionsOf({ options }: CommandUnknownOpts): Candidate[] {
-  return options.flatMap(({ long, description, hidden }) =>
-    long === undefined || hidden ? [] : [{ word: long, description }],
-  );
+/** The commands as the help of the program lists them. */
+function commandsOf(program: CommandUnknownOpts): Candidate[] {
+  const commands = program.createHelp().visibleCommands(program);
+  return commands.map((each) => ({ word: each.name(), description: each.description() }));
+}
+
+/** The options as the help of the command lists them. */
+function optionsOf(command: CommandUnknownOpts): Candidate[] {
+  const options = command.createHelp().visibleOptions(command);
+  return options.flatMap(({ long, description }) => (long ? [{ word: long, description }] : []));
 }
 
 function chosen(words: readonly string[] = []): Candidate[] {

@@ -1,10 +1,17 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { expect, test } from 'vitest';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { afterEach, expect, test, vi } from 'vitest';
 import { completionScript, completions, describeCandidates } from '../../src/cli/completion.ts';
+import { Output } from '../../src/cli/output.ts';
 import { makeProgram } from '../../src/cli/program.ts';
 
 const NAMES = ['budget', 'plan'];
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+});
 
 /** The words that may stand in the place of the last word. */
 function complete(...words: readonly string[]): string[] {
@@ -22,6 +29,37 @@ test('commands, options, choices and names of logs are completed in their places
   expect(complete('view', 'plan', '--ro')).toEqual(['--rows']);
   expect(complete('compact', '')).toEqual(NAMES);
   expect(complete('completion', 'z')).toEqual(['zsh']);
+});
+
+/** The words of a section in the help of a command. */
+function helpOf(command: CommandUnknownOpts, section: 'Commands' | 'Options', pattern: RegExp): string[] {
+  const [, text = ''] = command.helpInformation().split(`\n${section}:\n`);
+  return Array.from((text.split('\n\n')[0] ?? '').matchAll(pattern), ([, word]) => word ?? '');
+}
+
+test('every command, and every option of every command, is completed', () => {
+  const program = makeProgram();
+  const commands = helpOf(program, 'Commands', /^ {2}(\w+)/gm);
+  expect(commands).toEqual(expect.arrayContaining(program.commands.map((each) => each.name())));
+  expect(complete('')).toEqual(commands);
+  expect(complete('help', '')).toEqual(commands);
+  for (const each of program.commands) {
+    const options = helpOf(each, 'Options', /^ {2}(?:-\w, )?(--[\w-]+)/gm);
+    expect(options).toEqual(expect.arrayContaining(['--local', '--json', '--help']));
+    expect(complete(each.name(), '-'), each.name()).toEqual(options);
+  }
+});
+
+test('the log of the feed is completed if its table is given', async () => {
+  const result = vi.spyOn(Output.prototype, 'result').mockImplementation(() => undefined);
+  const answer = async (...words: readonly string[]): Promise<unknown> => {
+    await makeProgram().parseAsync(['completion', 'bash', '--', ...words], { from: 'user' });
+    return result.mock.lastCall?.[1];
+  };
+  expect(await answer('entries', 'fe')).toBe('');
+  expect(await answer('entries', '--feed-table', 'Feed', 'fe')).toBe('feed');
+  vi.stubEnv('LOGFOLD_FEED_TABLE', 'Feed');
+  expect(await answer('entries', 'fe')).toBe('feed');
 });
 
 test('names that a shell could run are left out', () => {

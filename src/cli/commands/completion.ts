@@ -20,7 +20,7 @@ export function completionCommand(settings: () => Settings | undefined) {
     .argument('[words...]', 'complete the last of these words instead')
     .addHelpText('after', HELP)
     .addHelpText('after', examples('completion bash', 'completion bash -- view --ro'))
-    .action((shell, words, { json }, self) => {
+    .action((shell, words, { json, feedTable }, self) => {
       const output = new Output(json);
       if (words.length === 0) {
         const script = completionScript(shell);
@@ -28,7 +28,9 @@ export function completionCommand(settings: () => Settings | undefined) {
         return;
       }
       const { parent } = self;
-      const found = parent === null ? [] : completions(parent, words, settings()?.names.keys() ?? []);
+      const names = [...(settings()?.names.keys() ?? [])];
+      if (feedTable !== undefined || words.includes('--feed-table')) names.push('feed');
+      const found = parent === null ? [] : completions(parent, words, names);
       output.result({ shell, candidates: found }, describeCandidates(shell, found));
     });
 }
