@@ -43,7 +43,7 @@ export type EntryLine = Placed &
 export type SnapshotStatus = 'complete' | 'pending' | 'foreign';
 
 /** Whether the snapshot of a Snapshot entry is complete. */
-export function snapshotStatus(entry: Entry): SnapshotStatus {
+function snapshotStatus(entry: Entry): SnapshotStatus {
   if (rootOf(entry) !== undefined) return 'complete';
   return isForeignRoot(entry) ? 'foreign' : 'pending';
 }

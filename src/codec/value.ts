@@ -127,7 +127,7 @@ export function isObject(value: Value | undefined): value is ValueObject {
 }
 
 /** The limit for the approximate memory of a decoded value, in bytes. */
-export const MAX_DECODED_BYTES = 512 * 1024 * 1024;
+const MAX_DECODED_BYTES = 512 * 1024 * 1024;
 /** Approximate memory of an array or a map without its items, in bytes. */
 export const CONTAINER_BYTES = 64;
 /** Approximate memory of an item without its content, in bytes. */

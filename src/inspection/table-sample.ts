@@ -33,7 +33,7 @@ export function keyText({ partition, sort }: TableKeys, item: StoredItem): strin
 const SHOWN_CHARACTERS = 80;
 
 /** A key attribute as people read it. Binary is text if it is UTF-8, otherwise hexadecimal. */
-export function attributeText(attribute: StoredAttribute | undefined): string {
+function attributeText(attribute: StoredAttribute | undefined): string {
   const text = wholeText(attribute);
   return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
 }

@@ -9,7 +9,7 @@ import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
 /** Bytes of one request. The next one is sent ahead, so a reader holds two parts in memory. */
 const PART_BYTES = 4 * 1024 * 1024;
 /** The most bytes of a slice that a reader gets. */
-export const SLICE_BYTES = 256 * 1024;
+const SLICE_BYTES = 256 * 1024;
 
 /**
  * Writes a file to the blob store, under a key with its SHA-256. Reads the source twice: for the

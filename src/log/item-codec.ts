@@ -211,7 +211,7 @@ export function expiryAttributes(expiry: Expiry): { readonly G: { N: string }; r
 }
 
 /** The attributes that state the layout of a segment of a mapped log. */
-export function layoutAttributes({ first, items, snapshotEvery }: SegmentLayout): {
+function layoutAttributes({ first, items, snapshotEvery }: SegmentLayout): {
   readonly F: { N: string };
   readonly K: { N: string };
   readonly J: { N: string };

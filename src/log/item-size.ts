@@ -4,13 +4,13 @@ import { MAX_BATCH_ITEMS } from './log-store.ts';
 
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 /** The most bytes that one item may have, names included. */
-export const MAX_ITEM_BYTES = 400 * 1024;
+const MAX_ITEM_BYTES = 400 * 1024;
 /** Bytes of an item for one write unit. */
 const WRITE_UNIT_BYTES = 1024;
 /** The most items that one transaction may write. */
 export const MAX_TRANSACTION_ITEMS = 100;
 /** The most bytes that the items of one transaction may have together. */
-export const MAX_TRANSACTION_BYTES = 4 * 1024 * 1024;
+const MAX_TRANSACTION_BYTES = 4 * 1024 * 1024;
 
 /**
  * An item's size in bytes by the rules for capacity. Names and strings count as UTF-8. A number

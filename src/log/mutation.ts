@@ -4,7 +4,7 @@ import { type AttributeValue, type StoredAttribute, wholeNumber } from './attrib
 import type { ClientMutation } from './entry.ts';
 
 /** The most UTF-16 code units of a client's name. The name is a key in every state. */
-export const MAX_CLIENT_LENGTH = 256;
+const MAX_CLIENT_LENGTH = 256;
 
 /**
  * Checks the mutations of entries that are appended together.

@@ -154,7 +154,7 @@ export function isCovered({ segment }: Segment, next: Segment | undefined, newes
  * may take the number of the next one. True for every other log, whose open segment has an entry.
  * @param behind the next segments
  */
-export function hasItemsBehind({ layout }: Segment, behind: readonly Segment[]): boolean {
+function hasItemsBehind({ layout }: Segment, behind: readonly Segment[]): boolean {
   return layout === undefined || behind.length > 1 || (behind[0]?.lastSnapshot ?? 0) > 0;
 }
 

@@ -21,13 +21,6 @@ export function keyAt(keys: readonly Key[], index: number): Key {
   return key;
 }
 
-/** As {@link at}, for bytes. */
-export function byteAt(bytes: Uint8Array, index: number): number {
-  const byte = bytes[index];
-  if (byte === undefined) throw outside(bytes, index);
-  return byte;
-}
-
 /** As {@link at}, for whole numbers below 2^32. */
 export function uint32At(numbers: Uint32Array, index: number): number {
   const number = numbers[index];

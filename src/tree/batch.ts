@@ -13,7 +13,7 @@ import type { NodeStore } from './node-store.ts';
 import { type RangeDelete, RangeDeletes } from './range-delete.ts';
 
 /** A value whose encoding is longer than this, in bytes, becomes a separate chunk. */
-export const LARGE_VALUE_BYTES = 4096;
+const LARGE_VALUE_BYTES = 4096;
 /**
  * Approximate memory of an edit without its value, and of its entry among the newest edits, in
  * bytes.

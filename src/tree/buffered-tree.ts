@@ -34,7 +34,7 @@ export interface BufferedTree {
  */
 export const TOMBSTONE = new Uint8Array([0xc7, 0x00, 0x02]);
 
-export function isTombstone(encoded: Uint8Array): boolean {
+function isTombstone(encoded: Uint8Array): boolean {
   return isTombstoneAt(encoded, 0, encoded.length);
 }
 

@@ -62,12 +62,6 @@ export async function findItem(
   return node.keys[index] === key ? { leaf: node, index } : undefined;
 }
 
-/** The value under a key. */
-export async function getValue(store: NodeStore, tree: Tree, key: Key): Promise<Value | undefined> {
-  const found = await findItem(store, tree, key);
-  return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
-}
-
 /** The value at an index of a leaf. Fetches a large value from its chunk. */
 export async function leafValue(store: NodeStore, leaf: Leaf, index: number): Promise<Value> {
   const encoded = valueBytes(leaf, index);
@@ -113,13 +107,6 @@ export async function* rangeSlices(store: NodeStore, tree: Tree, range: RangeRea
     const next = await cursor.next();
     if (next === undefined) return;
     place = next;
-  }
-}
-
-/** The items of a range in order of key. */
-export async function* rangeItems(store: NodeStore, tree: Tree, range: KeyRange = {}): AsyncGenerator<Item> {
-  for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
-    for (let i = from; i < to; i++) yield { key: at(leaf.keys, i), value: await leafValue(store, leaf, i) };
   }
 }
 

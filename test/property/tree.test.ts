@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
+import { at } from '../../src/tree/array.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { withoutBuffer } from '../../src/tree/buffered-tree.ts';
 import { diffPlaces, type Place } from '../../src/tree/diff.ts';
@@ -10,7 +11,7 @@ import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import type { RangeDelete } from '../../src/tree/range-delete.ts';
 import { removeSets } from '../../src/tree/range-removal.ts';
-import { getValue, itemAtOffset, leafValue, rangeItems } from '../../src/tree/read.ts';
+import { findItem, type Item, itemAtOffset, type KeyRange, leafValue, rangeSlices } from '../../src/tree/read.ts';
 import { emptyTree, type Tree, treeId, treeWeight } from '../../src/tree/tree.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
@@ -74,8 +75,12 @@ function sorted(model: Model): { key: Key; value: Value }[] {
   return [...model].map(([key, item]) => ({ key, value: item.value })).sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  return Array.fromAsync(items);
+async function itemsOf(store: NodeStore, tree: Tree, range: KeyRange = {}): Promise<Item[]> {
+  const items: Item[] = [];
+  for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
+    for (let i = from; i < to; i++) items.push({ key: at(leaf.keys, i), value: await leafValue(store, leaf, i) });
+  }
+  return items;
 }
 
 const id = (store: NodeStore, tree: Tree): string | undefined => tree.top && treeId(store.platform, tree.top);
@@ -93,7 +98,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
           if (saves) tree = await save(store, tree);
         }
         tree = await save(store, tree);
-        expect(await collect(rangeItems(store, tree))).toEqual(sorted(model));
+        expect(await itemsOf(store, tree)).toEqual(sorted(model));
         const puts = [...model].map(([put, item]) => ({ put, ...item }));
         const fresh = nodeStore({ shape: SMALL_SHAPE });
         const rebuilt = await save(fresh, await apply(fresh, emptyTree(kind), puts));
@@ -113,10 +118,11 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
         for (const edit of list) applyToModel(model, edit);
         const tree = await save(store, await apply(store, emptyTree(kind), list));
         const all = sorted(model);
-        expect(await getValue(store, tree, a)).toEqual(model.get(a)?.value);
+        const found = await findItem(store, tree, a);
+        expect(found && (await leafValue(store, found.leaf, found.index))).toEqual(model.get(a)?.value);
         const [from, to] = a < b ? [a, b] : [b, a];
         const inside = all.filter((item) => item.key >= from && item.key < to);
-        expect(await collect(rangeItems(store, tree, { from, to }))).toEqual(inside);
+        expect(await itemsOf(store, tree, { from, to })).toEqual(inside);
         const offset = Math.floor(part * treeWeight(tree));
         let start = 0;
         const covering = all.find((item) => {
@@ -145,7 +151,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
           const [a, b] = [before.get(each), after.get(each)];
           return !(a !== undefined && b !== undefined && Object.is(a.value, b.value) && a.weight === b.weight);
         });
-        const found = await collect(diffPlaces({ store, tree: left }, { store, tree: right }));
+        const found = await Array.fromAsync(diffPlaces({ store, tree: left }, { store, tree: right }));
         expect(found.map((difference) => difference.key)).toEqual(expected.sort((a, b) => (a < b ? -1 : 1)));
         for (const difference of found) {
           const valueAt = (place: Place | undefined) => place && leafValue(store, place.leaf, place.index);
@@ -186,7 +192,9 @@ describe('a saved tree', () => {
     const base = await save(writer, await apply(writer, emptyTree('number'), puts));
     const edited = await save(writer, await apply(writer, base, [{ put: 31_000, value: 'another', weight: 1 }]));
     const reader = nodeStore({}, chunks);
-    expect(await collect(diffPlaces({ store: reader, tree: base }, { store: reader, tree: edited }))).toHaveLength(1);
+    expect(
+      await Array.fromAsync(diffPlaces({ store: reader, tree: base }, { store: reader, tree: edited })),
+    ).toHaveLength(1);
     expect(reader.counts.read).toBe(2);
   });
 });

@@ -8,7 +8,7 @@ import { type DraftUse, MARK } from '../../state/draft-use.ts';
  * Default time limit for one entry, in milliseconds. A function has a minute left when its time is
  * up.
  */
-export const FOLD_LIMIT_MS = 30_000;
+const FOLD_LIMIT_MS = 30_000;
 /** The environment variable that sets another limit, in whole seconds. */
 const VARIABLE = 'LOGFOLD_FOLD_SECONDS';
 /**

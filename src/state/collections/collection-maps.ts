@@ -4,7 +4,7 @@ import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
 
 /** Each scalar under its name. */
-export const SCALARS_MAP = 'scalars';
+const SCALARS_MAP = 'scalars';
 /** Each item under {@link itemKey}. */
 export const ITEMS_MAP = 'items';
 /** The version of each collection under its name. */

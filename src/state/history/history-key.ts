@@ -16,7 +16,7 @@ function escaped(text: string): string {
 }
 
 /** The beginning of the keys of all records of a map with one kind of keys. */
-export function mapPrefix(map: string, kind: KeyKind): string {
+function mapPrefix(map: string, kind: KeyKind): string {
   return escaped(map) + END + KINDS[kind];
 }
 

@@ -9,7 +9,7 @@ export const CELLS_MAP = 'cells';
 /** Columns of a stripe. The cells of a stripe have neighbouring keys. */
 export const STRIPE_COLUMNS = 128;
 
-export const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
+const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
 
 const ROW_SPAN = STRIPE_COLUMNS;
 const STRIPE_SPAN = MAX_ROWS * ROW_SPAN;

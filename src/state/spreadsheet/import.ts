@@ -31,7 +31,7 @@ export function importBody(given: SheetImport): Value {
  * Reads the body of an Import entry.
  * @throws BodyInvalidError
  */
-export function parseImport(body: Value): SheetImport {
+function parseImport(body: Value): SheetImport {
   if (!isRecord(body)) throw invalid('its body is not an object');
   const { format, sheet, delimiter, values, row, column } = body;
   const unknown = Object.keys(body).find((name) => !NAMES.includes(name));

@@ -245,7 +245,7 @@ export interface ExpiryMode {
  * @returns the expired items, at least one batch
  * @throws SegmentStateError if they have no archive and the segment no longer expires at this time
  */
-export async function expirePage(
+async function expirePage(
   deps: ExpireDeps,
   segment: ExpiringSegment,
   page: readonly StoredItem[],
