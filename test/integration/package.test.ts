@@ -16,12 +16,12 @@ import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { joinEngine } from '../../src/local/engine.ts';
 import { ensureTables } from '../../src/local/tables.ts';
 import { findChromium, openPage } from '../support/chromium.ts';
+import { codeBlocks } from '../support/code-blocks.ts';
 import { startLocalAws } from '../support/fauxqs.ts';
 import { importsOf } from '../support/imported-packages.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
 import { ObjectServer } from '../support/object-server.ts';
 import { gzippedBytes } from '../support/page-bundle.ts';
-import { codeBlocks } from '../support/readme.ts';
 import { clientConfig, temporaryDirectory } from '../support/shared-engine.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -34,10 +34,10 @@ const NODE_PACKAGE = `node-${process.platform}-${process.arch}`;
 
 const run = promisify(execFile);
 
-/** The examples of the README that import the package: names of their files, and their texts. */
-const examples = codeBlocks('ts')
-  .filter((text) => /from 'logfold/.test(text))
-  .map((text, index) => ({ name: `example-${index + 1}`, text }));
+/** The examples of the guides: names of their files, and their texts. */
+const examples = ['README.md', 'docs/library.md'].flatMap((document) =>
+  codeBlocks(document, 'ts').map((text, index) => ({ name: `${basename(document, '.md')}-${index + 1}`, text })),
+);
 const running = examples.filter(({ text }) => /from 'logfold\/(aws|local)'/.test(text));
 
 /** A project outside the repository that has installed the packed package. */
@@ -103,9 +103,10 @@ const installed = (path = '') => join(project, 'node_modules/logfold', path);
 
 describe('the installed package', () => {
   test('it has the built code and no source, test or program of the repository', async () => {
-    const top = ['CHANGELOG.md', 'LICENSE', 'README.md', 'bin', 'dist', 'package.json'];
+    const top = ['CHANGELOG.md', 'LICENSE', 'README.md', 'bin', 'dist', 'docs', 'package.json'];
     expect(await readdir(installed())).toEqual(top);
     expect(await readdir(installed('bin'))).toEqual(['logfold.mjs']);
+    expect(await readdir(installed('docs'))).toEqual(['commands.md', 'library.md']);
     const files = await readdir(installed('dist'), { recursive: true, withFileTypes: true });
     const others = files.filter((file) => file.isFile() && !/\.(js|d\.ts)$/.test(file.name));
     expect(others.map(({ name }) => name)).toEqual([]);
@@ -125,8 +126,8 @@ describe('the installed package', () => {
     },
   );
 
-  test('its types and the examples of the README pass the strictest checks', async () => {
-    expect(examples.length).toBeGreaterThan(0);
+  test('its types and the examples of the guides pass the strictest checks', async () => {
+    expect(examples.filter(({ text }) => !/from 'logfold/.test(text))).toEqual([]);
     for (const { name, text } of examples) await writeFile(join(project, `${name}.ts`), text);
     const entries = Object.keys(manifest.exports).filter((path) => !path.endsWith('.json'));
     const imports = entries.map((path, index) => `import * as e${index} from '${path.replace('.', 'logfold')}';`);
@@ -206,7 +207,7 @@ describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {
     expect((await run(nodePath(version), ['--version'])).stdout).toBe(`v${version}\n`);
   });
 
-  test.each(running)('the README prints what $name says', async ({ name, text }) => {
+  test.each(running)('the example $name prints what its comments say', async ({ name, text }) => {
     const data = await temporaryDirectory();
     const env = /from 'logfold\/aws'/.test(text) ? await awsEnvironment(data) : {};
     const file = join(project, 'built', `${name}.js`);
@@ -214,14 +215,17 @@ describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {
     expect(stdout).toBe(printed(text));
   });
 
-  test('the commands of the README can be pasted, and prove their snapshot', async () => {
+  test.each([
+    ['README.md', 'Try it yourself', 'equals the stored state at 0/4'],
+    ['docs/commands.md', 'Lines of append', '1 check passed'],
+  ])('the commands of %s under "%s" can be pasted', async (document, heading, proof) => {
     const data = await temporaryDirectory();
     const logfold = `'${nodePath(version)}' '${installed('bin/logfold.mjs')}'`;
-    const [script = ''] = codeBlocks('sh', 'Try it yourself');
+    const [script = ''] = codeBlocks(document, 'sh', heading);
     const env = { PATH: `${dirname(nodePath(version))}:${process.env.PATH}`, HOME: data };
     const pasted = script.replaceAll('npx logfold', logfold);
     const { stdout } = await run('sh', ['-e', '-c', pasted], { cwd: data, env });
-    expect(stdout).toContain('equals the stored state at 0/4');
+    expect(stdout).toContain(proof);
   });
 });
 

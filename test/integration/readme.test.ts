@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { codeBlocks } from '../support/readme.ts';
+import { codeBlocks } from '../support/code-blocks.ts';
 import { temporaryDirectory } from '../support/shared-engine.ts';
 
 const run = promisify(execFile);
@@ -10,10 +10,10 @@ const run = promisify(execFile);
 test('the commands to try it can be pasted, and prove their snapshot', async () => {
   const cwd = await temporaryDirectory();
   const logfold = `'${process.execPath}' '${join(import.meta.dirname, '../../bin/logfold.mjs')}'`;
-  const [commands = ''] = codeBlocks('sh', 'Try it yourself');
+  const [commands = ''] = codeBlocks('README.md', 'sh', 'Try it yourself');
   const script = commands.replaceAll('npx logfold', logfold);
   const { stdout } = await run('sh', ['-e', '-c', script], { cwd, env: { PATH: process.env.PATH, HOME: cwd } });
-  expect(stdout).toContain('1 check passed');
   expect(stdout).toMatch(/Austin[\s\S]*Denver/);
+  expect(stdout).toContain('row 1 inserted');
   expect(stdout).toContain('equals the stored state at 0/4');
 });

@@ -116,7 +116,7 @@ test('priceOf multiplies requests by their list prices', () => {
 
 test('the prices in the README follow from its numbers of requests', () => {
   const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-  const told = /^The demo counts its requests\..*?\n\n/ms.exec(readme)?.[0].replaceAll('\n', ' ') ?? '';
+  const told = /^## Costs\n.*?(?=^## )/ms.exec(readme)?.[0].replaceAll(/\s+/g, ' ') ?? '';
   const numbers = (pattern: RegExp): number[] =>
     (pattern.exec(told) ?? []).slice(1).map((text) => Number(text.replaceAll(',', '')));
   const [entries = 0, appended = 0] = numbers(/[Aa]ppending ([\d,]+) entries takes ([\d,]+) write units/);
@@ -126,7 +126,7 @@ test('the prices in the README follow from its numbers of requests', () => {
   const appending = priceOf({ dynamodb: { requests: 0, writeUnits: appended, readUnits: 0 }, s3: nothing });
   const folding = priceOf({ dynamodb: { requests: 0, writeUnits, readUnits }, s3: { puts, gets, lists } });
   const forMillion = (dollars: number): string => `$${((dollars / entries) * 1e6).toFixed(2)}`;
-  expect(told).toContain(`a million entries cost ${forMillion(appending)} to append`);
-  expect(told).toContain(`${forMillion(folding)} to fold,`);
-  expect(told).toContain(`one every ${SNAPSHOT_EVERY} entries`);
+  expect(told).toContain(`| entries, to append | ${forMillion(appending)} |`);
+  expect(told).toContain(`| entries, to fold into snapshots | ${forMillion(folding)} |`);
+  expect(told).toContain(`one snapshot every ${SNAPSHOT_EVERY} entries`);
 });

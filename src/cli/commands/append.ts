@@ -16,7 +16,7 @@ import { SETTINGS_FILE, type Settings } from '../settings.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
 
 const LINES = `
-A line is an entry for any reducer, or an op, which the README describes.
+A line is an entry for any reducer, or an op; docs/commands.md lists them.
   {"type":"Vote","body":{"for":"Denver"}}
   {"op":"snapshot"}
 
