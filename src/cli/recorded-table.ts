@@ -2,25 +2,27 @@ import { describeSource } from '../adapters/dynamodb/table-settings.ts';
 import { UsageError } from '../errors.ts';
 import type { RecordedTable } from '../local/pipeline.ts';
 import type { SourceTable } from '../revisions/source-table.ts';
+import { recordedKind } from '../workers/revisions/log-kind.ts';
 import { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import { type Environment, openDynamoDb, type Place } from './environment.ts';
 
 /** The plain table that a command names. */
 export interface NamedTable extends Pick<Place, 'local' | 'mapping'> {
   readonly revisionsOf: string;
-  /** `item` by default. */
+  /** By default the kind of the logs that exist, or `item` if there are none. */
   readonly per?: SourceTable['per'] | undefined;
   readonly actor?: string | undefined;
 }
 
 /**
  * The plain table whose changes a pipeline records.
- * @throws UsageError if there is a mapping, or if the table's stream does not carry both images
+ * @throws UsageError if there is a mapping, if the table's stream does not carry both images, or if
+ * there are logs of both kinds and none is named
  * @throws ResourceMissingError if the table does not exist
  */
 export async function recordedTable(
   { logs, deps, checkpoints }: Pick<Environment, 'logs' | 'deps' | 'checkpoints'>,
-  { revisionsOf: table, per = 'item', actor, local, mapping }: NamedTable,
+  { revisionsOf: table, per, actor, local, mapping }: NamedTable,
 ): Promise<RecordedTable> {
   if (mapping !== undefined) {
     throw new UsageError('--revisions-of and --mapping exclude each other', {
@@ -34,7 +36,8 @@ export async function recordedTable(
       advice: 'Turn the stream of the table on with the view type NEW_AND_OLD_IMAGES',
     });
   }
-  const source: SourceTable = { table, keyNames, per, actor };
+  const kind = per ?? (await recordedKind(deps, table)) ?? 'item';
+  const source: SourceTable = { table, keyNames, per: kind, actor };
   return {
     streamArn,
     checkpoints: checkpoints(streamArn, 'revisions'),

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { DeleteItemCommand, DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CliPlace } from '../support/cli-place.ts';
@@ -48,6 +49,32 @@ describe('work on the embedded engine', () => {
     const worked = await place.json(...WORK);
     expect(worked).toMatchObject({ revisions: 120, failures: [] });
     expect(worked.snapshots).toBeGreaterThan(0);
+  });
+
+  test('without --per, the logs that exist decide whether items or partition keys have logs', async () => {
+    const table = 'suppliers';
+    const put = (by: string) => {
+      return dynamodb.send(new PutItemCommand({ TableName: table, Item: { ...keyOf('a'), by: { S: by } } }));
+    };
+    await createItemTable(dynamodb, table, { stream: 'NEW_AND_OLD_IMAGES' });
+    const work = ['work', '--until-idle', '--revisions-of', table];
+    const compare = ['table', 'compare', '--table', table, '--wait', '0s'];
+
+    await put('Ann');
+    expect(await place.json(...work, '--per', 'partition')).toMatchObject({ revisions: 1 });
+    expect(await place.json(...compare)).toMatchObject({ gaps: 0 });
+    await put('Bob');
+    expect(await place.json(...work)).toMatchObject({ revisions: 1, gaps: 0 });
+
+    expect(await place.json(...compare, '--per', 'item')).toMatchObject({ gaps: 1 });
+    const list = ['table', 'revisions', '{"pk":"a","sk":0}', '--table', table];
+    const exported = ['table', 'export', '--table', table, '--output', join(place.directory, 'suppliers.json')];
+    const refused = await place.refusals(compare, work, list, exported);
+    const error = { code: 'USAGE', message: expect.stringContaining('has logs of items and logs of partition keys') };
+    expect(refused).toMatchObject([error, error, error, error]);
+    expect((await place.json(...list, '--per', 'item')).revisions).toHaveLength(1);
+    expect((await place.json(...list, '--per', 'partition')).revisions).toHaveLength(2);
+    expect(await place.json(...exported, '--per', 'item')).toMatchObject({ items: 1 });
   });
 
   test('it refuses a table from which no revisions can be recorded', async () => {

@@ -239,6 +239,20 @@ test('an export of a deployment with several tables needs the name of one', asyn
   expect(await orders.compare()).toMatchObject({ items: 80, gaps: 0 });
 });
 
+test('after a change of the kind of logs, an export needs the kind, and gives no item twice', async () => {
+  const items = new RevisedTable();
+  for (let i = 0; i < 20; i++) items.put(ownedItem(`owner ${i % 3}`, i));
+  items.remove(ownedItem('owner 0', 0));
+  await items.deliver();
+  const before = await items.lines();
+  const partitions = new RevisedTable({ per: 'partition' }, items);
+  for (let i = 10; i < 30; i++) partitions.put(ownedItem(`owner ${i % 3}`, i, 'second'));
+  await partitions.deliver();
+  await expect(items.export()).rejects.toThrow(UsageError);
+  expect(await items.export({ per: 'item' })).toEqual(before);
+  expect(await items.export({ per: 'partition' })).toEqual(await partitions.lines());
+});
+
 test('the items of a large partition are read and compared 100 at a time', async () => {
   const table = new RevisedTable({ per: 'partition' });
   for (let i = 0; i < 250; i++) table.put(ownedItem('ann', i));

@@ -4,7 +4,7 @@ import { UsageError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { revisionLog, type SourceTable } from '../../src/revisions/source-table.ts';
-import { itemKey } from '../../src/state/items/item-key.ts';
+import { itemKey, type KeyNames, keyNamesOf } from '../../src/state/items/item-key.ts';
 
 const keyNames = ['id', 'at'] as const;
 const source: SourceTable = { table: 'Parts', keyNames, per: 'item' };
@@ -35,6 +35,17 @@ describe('the key of an item', () => {
     [`0.${'0'.repeat(129)}1`, ['1e-130', '0.1E-129']],
   ])('has the number %s in one form', (plain, others) => {
     for (const other of [plain, ...others]) expect(keyOf({ N: other })).toBe(`{"id":{"N":"${plain}"},"at":{"N":"0"}}`);
+  });
+
+  test.each<[string, KeyNames, Item]>([
+    ['a partition key', ['id'], { at: { S: 'a' }, id: { S: 'a' } }],
+    ['both keys', ['id', 'at'], { at: { N: '1.0' }, id: { S: 'a' }, other: { L: [] } }],
+    ['names that JavaScript sorts', ['2', '1'], { 1: { S: 'a' }, 2: { S: 'b' } }],
+    ['names of prototypes', ['constructor', '__proto__'], { constructor: { S: 'a' }, ['__proto__']: { S: 'b' } }],
+    ['a hash', ['id', 'at'], { at: { S: 'b' }, flag: { BOOL: true }, id: { S: 'a'.repeat(1100) }, other: { S: 'b' } }],
+  ])('tells the names of its attributes: %s', (_, names, item) => {
+    expect(keyNamesOf(itemKey({ keyNames: names }, item), item)).toEqual(names);
+    expect(keyNamesOf('{"gone":{"S":"a"}}', item)).toBe(undefined);
   });
 
   test('is a hash if it is too long for a map', () => {

@@ -16,6 +16,7 @@ import { ITEMS_MAP, items } from '../../state/items/reducer.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type CompareResult, compareTable } from '../../workers/revisions/compare-table.ts';
 import { exportTable } from '../../workers/revisions/export-table.ts';
+import { bothKinds, recordedKind } from '../../workers/revisions/log-kind.ts';
 import { RevisionLogs, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import { type Environment, openDynamoDb } from '../environment.ts';
@@ -44,7 +45,10 @@ revisions lists what an item has been. KEY is its primary key as JSON, such as {
 
 compare finds changes that the stream lost. It reads the table and the revisions. A difference may be a change on its
 way, so it looks again after --wait, then records a Gap. The first run also records items that are older than the
-stream. Interrupt it and run it again: it continues where it stopped.`;
+stream. Interrupt it and run it again: it continues where it stopped.
+
+Without --per, the logs that exist tell whether items or partition keys have logs. If there are none yet, compare makes
+logs of items: give --per partition if the deployment has RevisionsPer=partition.`;
 
 const ACTIONS = ['export', 'revisions', 'compare'] as const;
 type Action = (typeof ACTIONS)[number];
@@ -54,7 +58,6 @@ const TAKERS: Readonly<Record<string, readonly Action[]>> = {
   at: ['export'],
   output: ['export'],
   limit: ['revisions'],
-  per: ['revisions', 'compare'],
   actor: ['compare'],
   wait: ['compare'],
   readUnits: ['compare'],
@@ -80,10 +83,10 @@ export function tableCommand() {
     .option('--output <file>', 'for export: write into this file, with gzip if its name ends with .gz')
     .option('--limit <n>', 'for revisions: the most revisions; the newest 1000 are shown by default', parse.count)
     .addOption(
-      new Option('--per <what>', 'whether an item or a partition key has a log; default of compare: item').choices([
-        'item',
-        'partition',
-      ] as const),
+      new Option(
+        '--per <what>',
+        'whether an item or a partition key has a log; by default as the logs that exist',
+      ).choices(['item', 'partition'] as const),
     )
     .option('--actor <attribute>', 'for compare: the attribute that names who changed an item')
     .option('--wait <duration>', `for compare: the wait before a second look; default: ${WAIT}s`, parseDuration)
@@ -154,12 +157,13 @@ function parseTime(text: string): Date {
 async function writeExport(
   { deps, lost }: Environment,
   output: Output,
-  { at, table, output: file }: TableOptions,
+  { at, table, per, output: file }: TableOptions,
 ): Promise<void> {
   const progress = output.progress('Logs');
   let lines = 0;
   async function* counted(): AsyncGenerator<string> {
-    for await (const line of exportTable({ ...deps, onProgress: (logs) => progress.update(logs) }, { at, table })) {
+    const onProgress = (logs: number) => progress.update(logs);
+    for await (const line of exportTable({ ...deps, onProgress }, { at, table, per })) {
       lines++;
       yield line;
       lost.throwIfAborted();
@@ -188,11 +192,15 @@ async function listRevisions(
   const { table, keys, limit = 1_000 } = request;
   requireItemsReducer(environment.deps.reducer);
   const found = await output.during('Revisions read', async () => {
+    const all: { readonly log: LogId; readonly revisions: ItemRevision[] }[] = [];
     for (const source of possibleSources(request)) {
       const log = revisionLog(environment.deps.platform, source, keys);
       const revisions = await readRevisions(environment, log, { key: itemKey(source, keys), limit });
-      if (revisions.length > 0) return { log, revisions };
+      if (revisions.length > 0) all.push({ log, revisions });
     }
+    const [first, ...others] = all;
+    if (others.length > 0) throw bothKinds(table);
+    if (first !== undefined) return first;
     throw new UsageError(`no revision of table '${table}' has the key ${JSON.stringify(itemJson(keys))}`, {
       advice: `Check --table, the key and its types; 'logfold table compare' records items that are older than the stream`,
     });
@@ -261,12 +269,13 @@ async function compare(
   output: Output,
   request: TableOptions & { readonly table: string; readonly stop: AbortSignal },
 ): Promise<void> {
-  const { table, per = 'item', actor, wait = WAIT, readUnits = READ_UNITS, stop } = request;
+  const { table, actor, wait = WAIT, readUnits = READ_UNITS, stop } = request;
   const { deps, logs, lost } = environment;
   const place = await openDynamoDb(request);
   try {
     const { partition, sort } = (await describeTable(place.client, table)).keys;
     const keyNames: KeyNames = sort === undefined ? [partition.name] : [partition.name, sort.name];
+    const per = request.per ?? (await recordedKind(deps, table)) ?? 'item';
     const source: SourceTable = { table, keyNames, per, ...(actor !== undefined && { actor }) };
     const meter = new TableMeter();
     const sleep = (ms: number, signal?: AbortSignal) => setTimeout(ms, undefined, { signal }).catch(() => undefined);

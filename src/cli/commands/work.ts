@@ -26,7 +26,7 @@ export function workCommand() {
     .addOption(
       new Option(
         '--per <what>',
-        'with --revisions-of: whether an item or a partition key has a log; default: item',
+        'with --revisions-of: whether an item or a partition key has a log; default: as before, or item',
       ).choices(['item', 'partition'] as const),
     )
     .option('--actor <attribute>', 'with --revisions-of: the attribute that names who changed an item')
@@ -154,7 +154,9 @@ class Summary {
           `change ${event.sequence} was not recorded; this will be tried again: ${textOf(event.error)}`,
         );
       case 'discarded':
-        return this.#fail(`stream records were given up: ${JSON.stringify(event.batch)}`);
+        return this.#fail(
+          `stream records were given up: ${JSON.stringify({ ...event.batch, cause: textOf(event.batch.cause) })}`,
+        );
       case 'trimmed':
         return this.#fail(`stream records were trimmed before they were read: ${JSON.stringify(event.trimmed)}`);
     }

@@ -33,6 +33,28 @@ export function keyText(names: readonly string[], keys: StoredItem): string {
   return `{${names.map((name) => `${JSON.stringify(name)}:${attributeText(name, keys)}`).join()}}`;
 }
 
+/**
+ * The inverse of {@link itemKey}: the names of the attributes that make the key of an item;
+ * undefined if none do.
+ */
+export function keyNamesOf(key: string, item: StoredItem): KeyNames | undefined {
+  // A hash names no attribute, so each of them may be part of the key.
+  const all = key.startsWith('{') ? Object.keys(JSON.parse(key)) : Object.keys(item);
+  const names = all.filter((name) => isKeyPart(item, name));
+  const isKey = (keyNames: KeyNames) => itemKey({ keyNames }, item) === key;
+  for (const partition of names) {
+    if (isKey([partition])) return [partition];
+    const sort = names.find((name) => name !== partition && isKey([partition, name]));
+    if (sort !== undefined) return [partition, sort];
+  }
+  return undefined;
+}
+
+function isKeyPart(item: StoredItem, name: string): boolean {
+  const { S, N, B } = (Object.hasOwn(item, name) ? item[name] : undefined) ?? {};
+  return (S ?? N ?? B) !== undefined;
+}
+
 function attributeText(name: string, keys: StoredItem): string {
   const { S, N, B } = (Object.hasOwn(keys, name) ? keys[name] : undefined) ?? {};
   if (S !== undefined) return JSON.stringify({ S });

@@ -6,10 +6,12 @@ import { comparePositions, type Position, START } from '../../ids/position.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { positionAtTime } from '../../log/position-at-time.ts';
 import { readEntries } from '../../log/read-entries.ts';
+import type { SourceTable } from '../../revisions/source-table.ts';
 import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { liveItems, newestTime, sourceTableOf } from '../../state/items/items.ts';
 import type { ReducerDraft } from '../../state/reducer.ts';
 import { inAdvance } from '../../tree/read.ts';
+import { bothKinds, logKind } from './log-kind.ts';
 import { requireItemsReducer } from './revision-logs.ts';
 
 /** Logs that are begun before the caller asks for them. */
@@ -29,6 +31,8 @@ export interface ExportOptions {
   readonly at?: Date | undefined;
   /** The source table; needed only if the logs have revisions of several tables. */
   readonly table?: string | undefined;
+  /** The logs to export; needed only if items have logs, and partition keys too. */
+  readonly per?: SourceTable['per'] | undefined;
 }
 
 /**
@@ -39,10 +43,10 @@ export interface ExportOptions {
  *
  * Each log takes two queries. A log with revisions after the time takes about six more.
  * @throws UsageError if the time is invalid, the reducer does not fold revisions of items, or the
- * logs have revisions of several tables and none is named
+ * logs have revisions of several tables or of both kinds and none is named
  * @throws the errors of {@link loadState}, so that no item is left out in silence
  */
-export async function* exportTable(deps: ExportDeps, { at, table }: ExportOptions = {}): AsyncGenerator<string> {
+export async function* exportTable(deps: ExportDeps, { at, table, per }: ExportOptions = {}): AsyncGenerator<string> {
   requireItemsReducer(deps.reducer);
   const seconds = at === undefined ? undefined : Math.floor(at.getTime() / 1000);
   if (Number.isNaN(seconds)) throw new UsageError('the time of the export is not a valid date');
@@ -51,9 +55,11 @@ export async function* exportTable(deps: ExportDeps, { at, table }: ExportOption
       if (segment === START.segment && log !== FEED_LOG) yield log;
     }
   }
-  let exported = table;
+  let [exported, exportedKind] = [table, per];
   let count = 0;
-  for await (const { source, ahead, rest } of inAdvance(logs(), LOGS_AHEAD, (log) => beginLog(deps, log, seconds))) {
+  for await (const { source, kind, ahead, rest } of inAdvance(logs(), LOGS_AHEAD, (log) =>
+    beginLog(deps, log, seconds),
+  )) {
     deps.onProgress?.(++count);
     if (source === undefined || (table !== undefined && source !== table)) continue;
     exported ??= source;
@@ -62,6 +68,10 @@ export async function* exportTable(deps: ExportDeps, { at, table }: ExportOption
         advice: 'Name the table to export with --table NAME',
       });
     }
+    if (per !== undefined && kind !== undefined && kind !== per) continue;
+    exportedKind ??= kind;
+    // Both kinds of logs have the same items.
+    if (kind !== undefined && kind !== exportedKind) throw bothKinds(source);
     yield* ahead;
     yield* rest;
   }
@@ -70,6 +80,7 @@ export async function* exportTable(deps: ExportDeps, { at, table }: ExportOption
 interface BegunLog {
   /** The source table; undefined if the log had no revision. */
   readonly source: string | undefined;
+  readonly kind: SourceTable['per'] | undefined;
   readonly ahead: readonly string[];
   readonly rest: AsyncGenerator<string>;
 }
@@ -83,7 +94,7 @@ async function beginLog(deps: ExportDeps, log: LogId, seconds: number | undefine
     if (next.done === true) break;
     ahead.push(next.value);
   }
-  return { source: sourceTableOf(draft), ahead, rest };
+  return { source: sourceTableOf(draft), kind: await logKind(deps.platform, log, draft), ahead, rest };
 }
 
 async function* lines(draft: ReducerDraft): AsyncGenerator<string> {

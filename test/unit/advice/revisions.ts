@@ -38,6 +38,16 @@ export const REVISIONS: Cases = {
     await refused(() => orders.export());
     expect(await orders.export({ table: 'orders' })).toHaveLength(1);
   },
+  'Give --per item or --per partition: the newest revisions are in the kind that is recorded now': async (refused) => {
+    const items = new RevisedTable();
+    for (const table of [items, new RevisedTable({ per: 'partition' }, items)]) {
+      table.put(ownedItem('ann', 1));
+      await table.deliver();
+    }
+    await refused(() => items.export());
+    expect(await items.export({ per: 'item' })).toHaveLength(1);
+    expect(await items.export({ per: 'partition' })).toHaveLength(1);
+  },
   'Remove it: the next comparison then begins with the first item': async (refused) => {
     const table = new RevisedTable();
     await table.blobs.put(COMPARE_KEY, Buffer.from('{'));
