@@ -73,26 +73,39 @@ export function toHex(bytes: Uint8Array): string {
   return text;
 }
 
+/** The value of each ASCII character as a hexadecimal digit; 0 for the others. */
+const NIBBLES = Uint8Array.from({ length: 128 }, (_, code) => Number.parseInt(String.fromCharCode(code), 16));
+
 /** Decodes an even number of hexadecimal digits into `target` from index `at`. */
 export function fromHex(hex: string, target: Uint8Array = new Uint8Array(hex.length / 2), at = 0): Uint8Array {
-  for (let i = 0; i * 2 < hex.length; i++) target[at + i] = Number.parseInt(hex.slice(i * 2, i * 2 + 2), 16);
+  for (let i = 0; i * 2 < hex.length; i++) {
+    target[at + i] = ((NIBBLES[hex.charCodeAt(i * 2)] ?? 0) << 4) | (NIBBLES[hex.charCodeAt(i * 2 + 1)] ?? 0);
+  }
   return target;
 }
 
-/**
- * Bytes per call of `String.fromCharCode`. Engines limit the arguments of a call to some tens of
- * thousands.
- */
-const PIECE_BYTES = 0x6000;
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+const LETTERS = new TextEncoder().encode(ALPHABET);
+const PADDING = 0x3d;
+const ASCII = new TextDecoder();
 
 /** Base64 with the standard alphabet and padding (RFC 4648, section 4). */
 export function toBase64(bytes: Uint8Array): string {
-  let text = '';
-  // PIECE_BYTES is a multiple of three, so that only the last piece is padded.
-  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    text += btoa(String.fromCharCode(...bytes.subarray(at, at + PIECE_BYTES)));
+  const letters = new Uint8Array(Math.ceil(bytes.length / 3) * 4);
+  let out = 0;
+  for (let i = 0; i < bytes.length; i += 3) {
+    const three = ((bytes[i] ?? 0) << 16) | ((bytes[i + 1] ?? 0) << 8) | (bytes[i + 2] ?? 0);
+    letters[out++] = letter(three >> 18);
+    letters[out++] = letter(three >> 12);
+    letters[out++] = letter(three >> 6);
+    letters[out++] = letter(three);
   }
-  return text;
+  for (let unused = bytes.length % 3; unused % 3 !== 0; unused++) letters[--out] = PADDING;
+  return ASCII.decode(letters);
+}
+
+function letter(bits: number): number {
+  return LETTERS[bits & 0x3f] ?? 0;
 }
 
 /** The inverse of {@link toBase64}; undefined if the text is not Base64. */
@@ -104,11 +117,9 @@ export function fromBase64(text: string): Uint8Array | undefined {
   return bytes;
 }
 
-const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 const NO_DIGIT = 0xff;
 /** The value of each character of Base64; {@link NO_DIGIT} for the others. */
 const DIGITS = base64Digits();
-const PADDING = 0x3d;
 
 function base64Digits(): Uint8Array {
   const digits = new Uint8Array(256).fill(NO_DIGIT);

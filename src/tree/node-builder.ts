@@ -30,7 +30,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   readonly #keys: Key[] = [];
   #count = 0;
   #ends = new Uint32Array(1024);
-  readonly #bytes = new ByteWriter(64 * 1024);
+  readonly #bytes = new ByteWriter(4 * 1024);
   /** Absent as long as every item weighs 1. */
   #weights: number[] | undefined;
 
