@@ -9,7 +9,7 @@ import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
 import { ItemJson, ItemJsonError, storedItems } from '../../src/log/item-json.ts';
 import { entryAt, LOG } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { texts } from '../support/values.ts';
+import { anyCharacter, texts } from '../support/values.ts';
 
 const utf8 = new TextEncoder();
 const someBytes = fc.uint8Array({ maxLength: 40 }).map((bytes) => Uint8Array.from(bytes));
@@ -19,7 +19,7 @@ const numbers = fc.oneof(
 );
 const anyText = fc.oneof(
   texts,
-  fc.string({ unit: 'binary' }),
+  fc.string({ unit: anyCharacter }),
   fc.constantFrom('"', '\\', '\u0000', '\ud800', '\ufeff'),
 );
 const names = fc.oneof(

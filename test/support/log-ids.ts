@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { isUuid, type LogId, MAX_LOG_ID_BYTES, parseLogId, textLogId } from '../../src/ids/log-id.ts';
+import { anyCharacter } from './values.ts';
 
 export const uuidLogs: fc.Arbitrary<LogId> = fc.uuid().map(parseLogId);
 
-const letters = fc.string({ unit: 'binary', minLength: 1, maxLength: 60 });
+const letters = fc.string({ unit: anyCharacter, minLength: 1, maxLength: 60 });
 /** The last letters of these look like a segment number, padding or a part of a path. */
 const suffixed = fc
   .tuple(fc.string({ minLength: 1, maxLength: 24 }), fc.constantFrom('\0\0\0\0', '\0\0\0\x01', 'ÿ', '/', '..', '~'))
