@@ -1,13 +1,17 @@
 import { existsSync } from 'node:fs';
-import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
+import { DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
-import { translateDynamoDbError } from '../adapters/aws/dynamodb-error.ts';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
 import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
-import { readTtlAttribute, readWriteCapacity, requireMappedKeys } from '../adapters/dynamodb/table-settings.ts';
+import {
+  describeSource,
+  readTtlAttribute,
+  readWriteCapacity,
+  requireMappedKeys,
+} from '../adapters/dynamodb/table-settings.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
 import { MemoryLogStore } from '../adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
@@ -337,13 +341,8 @@ async function requireRegion(client: DynamoDBClient): Promise<void> {
 }
 
 async function describeStream(client: DynamoDBClient, table: string): Promise<string> {
-  let arn: string | undefined;
-  try {
-    arn = (await client.send(new DescribeTableCommand({ TableName: table }))).Table?.LatestStreamArn;
-  } catch (error) {
-    throw translateDynamoDbError(error, [table]);
-  }
-  if (arn !== undefined) return arn;
+  const { streamArn } = await describeSource(client, table);
+  if (streamArn !== undefined) return streamArn;
   throw new ResourceMissingError(`table '${table}' has no stream`, {
     advice: 'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
   });

@@ -8,6 +8,7 @@ import {
 import { UsageError } from '../../errors.ts';
 import type { KeyAttribute, TableKeys } from '../../inspection/table-sample.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
+import type { SourceTable } from '../../revisions/source-table.ts';
 import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
 
 /**
@@ -66,8 +67,7 @@ export async function describeTable(client: DynamoDBClient, table: string): Prom
 
 /** A plain table, as a source of revisions. */
 export interface DescribedSource extends Pick<DescribedTable, 'stream'> {
-  /** The names of the partition key and, if the table has one, of the sort key. */
-  readonly keyNames: readonly [string] | readonly [string, string];
+  readonly keyNames: SourceTable['keyNames'];
   /** Undefined if the table never had a stream. */
   readonly streamArn: string | undefined;
 }

@@ -1,18 +1,12 @@
-import { setTimeout } from 'node:timers/promises';
-import { InterruptedError, type LogfoldError, printable, UsageError } from '../../errors.ts';
+import { type LogfoldError, printable, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { mappedLayout } from '../../log/division-policy.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
-import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { divisionFrom } from '../division-options.ts';
 import { count } from '../format.ts';
-import { exitCodeOf } from '../signals.ts';
-
-const READ_UNITS = 100;
-/** So many items that do not fit are printed. */
-const SHOWN_FAILURES = 20;
+import { READ_UNITS, TableScan } from '../table-scan.ts';
 
 const HELP = `
 The command reads the keys of the application's table and writes the first segments of each log to
@@ -53,26 +47,16 @@ export function adoptCommand() {
           output.result({ log, recorded }, `${printable(log)} ${text}`);
           return;
         }
-        // A signal must not wait for the read units of a whole page.
-        const sleep = (ms: number) => setTimeout(ms, undefined, { signal: stop }).catch(() => undefined);
-        const limiter = new RateLimiter({ perSecond: options.readUnits, sleep });
-        const failures: LogfoldError[] = [];
+        const scan = new TableScan(tables, { readUnits: options.readUnits, stop });
         const progress = output.progress('Logs');
-        let spent = tables.readUnits;
         const result = await adoptLogs(
           {
             items: mapped.items,
             register,
             blobs: deps.blobs,
             now: deps.now,
-            onPage: async () => {
-              const units = tables.readUnits - spent;
-              spent = tables.readUnits;
-              await limiter.take(units);
-            },
-            onFailure: (error) => {
-              if (failures.length < SHOWN_FAILURES) failures.push(error);
-            },
+            onPage: scan.onPage,
+            onFailure: (error) => scan.fail(error),
             onProgress: (logs) => progress.update(logs),
           },
           {
@@ -81,11 +65,9 @@ export function adoptCommand() {
           },
         ).finally(() => progress.stop());
         environment.lost.throwIfAborted();
+        const { failures } = scan;
         output.result({ ...result, failures }, describe(result, failures, options.entryTable));
-        if (result.unfit + result.failed > 0) process.exitCode = 1;
-        if (!result.complete && stop.reason instanceof InterruptedError) {
-          process.exitCode = exitCodeOf(stop.reason.signal);
-        }
+        scan.end({ failed: result.unfit + result.failed, complete: result.complete });
       });
     });
 }

@@ -17,10 +17,10 @@ import { openDynamoDb } from '../environment.ts';
 import { count, PLAIN_TABLE } from '../format.ts';
 import { Output, writeFile } from '../output.ts';
 import { untilInterrupted } from '../signals.ts';
+import { READ_UNITS } from '../table-scan.ts';
 
 const SAMPLE = 1000;
 const PARTITIONS = 10;
-const READ_UNITS = 100;
 
 const HELP = `
 The command reads items from all over the table and some partitions from their first item on. It

@@ -1,11 +1,11 @@
-import { setTimeout } from 'node:timers/promises';
 import { createGzip } from 'node:zlib';
 import { Argument, Option } from '@commander-js/extra-typings';
 import Table from 'cli-table3';
 import { TableMeter } from '../../adapters/dynamodb/requests.ts';
 import { DynamoDbSourceItems } from '../../adapters/dynamodb/source-items.ts';
-import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
-import { InterruptedError, type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts';
+import { describeSource } from '../../adapters/dynamodb/table-settings.ts';
+import { sleep } from '../../adapters/platform/node-logs.ts';
+import { type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { SourceTable } from '../../revisions/source-table.ts';
@@ -13,7 +13,6 @@ import { revisionLog } from '../../revisions/source-table.ts';
 import { itemKey, type KeyNames } from '../../state/items/item-key.ts';
 import { type ItemRevision, readItemRevision } from '../../state/items/item-revision.ts';
 import { ITEMS_MAP, items } from '../../state/items/reducer.ts';
-import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type CompareResult, compareTable } from '../../workers/revisions/compare-table.ts';
 import { exportTable } from '../../workers/revisions/export-table.ts';
 import { bothKinds, recordedKind } from '../../workers/revisions/log-kind.ts';
@@ -25,12 +24,9 @@ import { itemJson, parseItemKey } from '../item-json.ts';
 import { parseMoment } from '../moment.ts';
 import { type Output, writeFile, writeStandardOutput } from '../output.ts';
 import { lineParts } from '../output-parts.ts';
-import { exitCodeOf } from '../signals.ts';
+import { READ_UNITS, TableScan } from '../table-scan.ts';
 
-const READ_UNITS = 100;
 const WAIT = 300;
-/** So many logs that cannot be read are printed. */
-const SHOWN_FAILURES = 20;
 
 const HELP = `
 These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
@@ -273,15 +269,11 @@ async function compare(
   const { deps, logs, lost } = environment;
   const place = await openDynamoDb(request);
   try {
-    const { partition, sort } = (await describeTable(place.client, table)).keys;
-    const keyNames: KeyNames = sort === undefined ? [partition.name] : [partition.name, sort.name];
+    const { keyNames } = await describeSource(place.client, table);
     const per = request.per ?? (await recordedKind(deps, table)) ?? 'item';
     const source: SourceTable = { table, keyNames, per, ...(actor !== undefined && { actor }) };
     const meter = new TableMeter();
-    const sleep = (ms: number, signal?: AbortSignal) => setTimeout(ms, undefined, { signal }).catch(() => undefined);
-    const limiter = new RateLimiter({ perSecond: readUnits, sleep: (ms) => sleep(ms, stop) });
-    const failures: LogfoldError[] = [];
-    let spent = 0;
+    const scan = new TableScan(meter, { readUnits, stop });
     const progress = output.progress('Items');
     const result = await compareTable(
       {
@@ -292,22 +284,16 @@ async function compare(
         platform: deps.platform,
         now: deps.now,
         sleep,
-        onPage: async () => {
-          const units = meter.readUnits - spent;
-          spent = meter.readUnits;
-          await limiter.take(units);
-        },
-        onFailure: (_, error) => {
-          if (failures.length < SHOWN_FAILURES) failures.push(error);
-        },
+        onPage: scan.onPage,
+        onFailure: (_, error) => scan.fail(error),
         onProgress: (compared) => progress.update(compared),
       },
       { settleSeconds: wait, stop: AbortSignal.any([stop, lost]) },
     ).finally(() => progress.stop());
     lost.throwIfAborted();
+    const { failures } = scan;
     output.result({ table, ...result, failures }, describe(result, failures));
-    if (result.failed > 0) process.exitCode = 1;
-    if (!result.complete && stop.reason instanceof InterruptedError) process.exitCode = exitCodeOf(stop.reason.signal);
+    scan.end(result);
   } finally {
     await place.close();
   }

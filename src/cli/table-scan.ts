@@ -1,0 +1,58 @@
+import type { TableMeter } from '../adapters/dynamodb/requests.ts';
+import { sleep } from '../adapters/platform/node-logs.ts';
+import { InterruptedError, type LogfoldError } from '../errors.ts';
+import { RateLimiter } from '../workers/retention/rate-limiter.ts';
+import { exitCodeOf } from './signals.ts';
+
+/** Read units per second that a scan of an application's table uses by default. */
+export const READ_UNITS = 100;
+/** So many failures are printed. */
+const SHOWN_FAILURES = 20;
+
+export interface TableScanOptions {
+  /** The most read units per second. */
+  readonly readUnits: number;
+  /** Aborted by a signal, which must not wait for the read units of a whole page. */
+  readonly stop: AbortSignal;
+}
+
+/** The pace and the failures of a scan of an application's whole table, which a signal may end. */
+export class TableScan {
+  readonly #meter: TableMeter;
+  readonly #stop: AbortSignal;
+  readonly #limiter: RateLimiter;
+  readonly #failures: LogfoldError[] = [];
+  #spent: number;
+
+  /** @param meter counts the requests of the scan */
+  constructor(meter: TableMeter, { readUnits, stop }: TableScanOptions) {
+    this.#meter = meter;
+    this.#stop = stop;
+    this.#limiter = new RateLimiter({ perSecond: readUnits, sleep: (ms) => sleep(ms, stop) });
+    this.#spent = meter.readUnits;
+  }
+
+  /** The failures that are printed. */
+  get failures(): readonly LogfoldError[] {
+    return this.#failures;
+  }
+
+  /** Waits until the rate has covered the read units of the page. */
+  readonly onPage = async (): Promise<void> => {
+    const { readUnits } = this.#meter;
+    const units = readUnits - this.#spent;
+    this.#spent = readUnits;
+    await this.#limiter.take(units);
+  };
+
+  fail(error: LogfoldError): void {
+    if (this.#failures.length < SHOWN_FAILURES) this.#failures.push(error);
+  }
+
+  /** Sets the exit code of the process. */
+  end({ failed, complete }: { readonly failed: number; readonly complete: boolean }): void {
+    const { reason } = this.#stop;
+    if (failed > 0) process.exitCode = 1;
+    if (!complete && reason instanceof InterruptedError) process.exitCode = exitCodeOf(reason.signal);
+  }
+}
