@@ -166,7 +166,7 @@ class SweepRun {
       const [first] = group;
       if (first === undefined) return;
       const isInOrder = group.every(({ segment }, i) => segment === i);
-      if (!individual.has(first.log) && isInOrder) await this.#visit(first.log, group);
+      if (!individual.has(first.log) && isInOrder) await this.log(first.log, group);
       else individual.add(first.log);
     };
     let group: Segment[] = [];
@@ -189,9 +189,14 @@ class SweepRun {
     this.#rest[index] = rest;
   }
 
-  /** Sweeps one log. */
-  async log(log: LogId): Promise<void> {
-    await this.#visit(log);
+  /**
+   * Sweeps one log.
+   * @param found the segments of the log, if they are known
+   */
+  async log(log: LogId, found?: readonly Segment[]): Promise<void> {
+    await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
+    this.#totals.logs++;
+    this.#deps.onProgress?.(this.#totals.logs);
   }
 
   /**
@@ -213,13 +218,6 @@ class SweepRun {
       });
       if (this.#isOver()) return;
     }
-  }
-
-  /** @param found the segments of the log, if they are known */
-  async #visit(log: LogId, found?: readonly Segment[]): Promise<void> {
-    await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
-    this.#totals.logs++;
-    this.#deps.onProgress?.(this.#totals.logs);
   }
 
   /** An error of one log must not end the sweep. */
