@@ -71,11 +71,11 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
     const names = { entryTable, segmentTable };
     const ready =
       mapping === undefined
-        ? openTables(dynamodb, names, { creates, dir })
+        ? prepareTables(dynamodb, names, { creates, dir })
         : openMappedTables(dynamodb, names, { mapping, creates, dir });
     await ready
       .then(() =>
-        feedTable === undefined ? undefined : openFeedTable(dynamodb, feedTable, { creates: createsFeed, dir }),
+        feedTable === undefined ? undefined : prepareFeedTable(dynamodb, feedTable, { creates: createsFeed, dir }),
       )
       .catch((error: unknown) => {
         throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
@@ -87,7 +87,7 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
   }
 }
 
-async function openFeedTable(
+async function prepareFeedTable(
   client: DynamoDBClient,
   name: string,
   { creates, dir }: { readonly creates: boolean; readonly dir: string },
@@ -99,7 +99,7 @@ async function openFeedTable(
   });
 }
 
-async function openTables(
+async function prepareTables(
   client: DynamoDBClient,
   names: TableNames,
   { creates, dir }: { readonly creates: boolean; readonly dir: string },

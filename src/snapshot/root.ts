@@ -3,7 +3,7 @@ import { encodeValue } from '../codec/canonical.ts';
 import type { ChunkId, ChunkPlatform } from '../codec/chunk.ts';
 import { chunkId, MAX_CHUNK_BYTES, packChunk, unpackChunk } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
-import type { Value } from '../codec/value.ts';
+import { isObject, type Value, type ValueObject } from '../codec/value.ts';
 import {
   ChunkCorruptError,
   LogfoldError,
@@ -140,7 +140,7 @@ export function decodeRoot(
 }
 
 function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: string } {
-  const fields = asRecord(value);
+  const fields = asObject(value);
   if (fields.format !== ROOT_FORMAT) {
     throw new RootInvalidError(
       `the root has format ${String(fields.format)}, and only format ${ROOT_FORMAT} is known`,
@@ -160,7 +160,7 @@ function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: str
     position: { segment, entry },
     reducer: { name, version },
     hash: toHex(hash),
-    state: { meta: asRecord(fields.meta), maps: new Map(asArray(fields.maps).map(parseMap)) },
+    state: { meta: asObject(fields.meta), maps: new Map(asArray(fields.maps).map(parseMap)) },
   };
 }
 
@@ -198,13 +198,9 @@ function asArray(value: Value | undefined): readonly Value[] {
   return value;
 }
 
-function asRecord(value: Value | undefined): { readonly [key: string]: Value } {
-  if (!isRecord(value)) throw invalid('a record is missing');
+function asObject(value: Value | undefined): ValueObject {
+  if (!isObject(value)) throw invalid('a record is missing');
   return value;
-}
-
-function isRecord(value: Value | undefined): value is { readonly [key: string]: Value } {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }
 
 function invalid(reason: string): RootInvalidError {

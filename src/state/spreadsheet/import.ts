@@ -1,5 +1,5 @@
 import type { ByteSource } from '../../codec/bytes.ts';
-import { isArray, type Value } from '../../codec/value.ts';
+import { isObject, type Value } from '../../codec/value.ts';
 import { BodyInvalidError } from '../../errors.ts';
 import type { WorkbookOptions } from '../../workbook/workbook.ts';
 import type { FoldEntry } from '../reducer.ts';
@@ -32,7 +32,7 @@ export function importBody(given: SheetImport): Value {
  * @throws BodyInvalidError
  */
 function parseImport(body: Value): SheetImport {
-  if (!isRecord(body)) throw invalid('its body is not an object');
+  if (!isObject(body)) throw invalid('its body is not an object');
   const { format, sheet, delimiter, values, row, column } = body;
   const unknown = Object.keys(body).find((name) => !NAMES.includes(name));
   if (unknown !== undefined) throw invalid(`'${unknown}' is not a field of its body`);
@@ -85,11 +85,6 @@ export function foldImport(sheet: Sheet, { body, file }: FoldEntry): Promise<voi
     parsed,
     (row, column, value) => sheet.set(row, column, value),
   );
-}
-
-function isRecord(body: Value): body is { readonly [name: string]: Value } {
-  const isObject = typeof body === 'object' && body !== null;
-  return isObject && !isArray(body) && !(body instanceof Uint8Array) && !(body instanceof Date);
 }
 
 function isOptionalText(value: Value | undefined): value is string | undefined {
