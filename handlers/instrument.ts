@@ -1,7 +1,8 @@
 import { Logger } from '@aws-lambda-powertools/logger';
 import { Metrics } from '@aws-lambda-powertools/metrics';
 import type { Context } from 'aws-lambda';
-import type { FunctionEvent, Invocation } from '../src/functions/function-event.ts';
+import type { FunctionEvent } from '../src/functions/function-event.ts';
+import type { Invocation } from '../src/functions/invocation.ts';
 import { logLine } from '../src/functions/log-line.ts';
 import { metricsOf } from '../src/functions/metrics.ts';
 import { once } from './once.ts';

@@ -1,4 +1,4 @@
-import type { Invocation } from '../src/functions/function-event.ts';
+import type { Invocation } from '../src/functions/invocation.ts';
 import { sweepFunction } from '../src/functions/sweep-function.ts';
 import { feedSweepEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';

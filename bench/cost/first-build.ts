@@ -1,5 +1,5 @@
 import { PRICES } from '../../src/cli/prices.ts';
-import { MARGIN_MS } from '../../src/functions/jobs-function.ts';
+import { MARGIN_MS } from '../../src/functions/invocation.ts';
 import { Results } from '../bounds.ts';
 import type { Run } from '../measured.ts';
 import { LOG_ROWS, type Result } from '../phases.ts';

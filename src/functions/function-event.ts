@@ -135,9 +135,3 @@ export type RevisionsEvent =
 
 /** An event of a function, for logs and metrics. */
 export type FunctionEvent = StreamEvent | JobEvent | SweepEvent | ReplayEvent | RevisionsEvent;
-
-/** The part of Lambda's context that functions use. */
-export interface Invocation {
-  readonly awsRequestId: string;
-  getRemainingTimeInMillis(): number;
-}

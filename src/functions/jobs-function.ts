@@ -2,15 +2,8 @@ import type { SQSBatchResponse, SQSEvent, SQSRecord } from 'aws-lambda';
 import { MessageInvalidError } from '../errors.ts';
 import { type JobDeps, type JobResult, runJob } from '../workers/dispatch/run-job.ts';
 import { decodeJob, type Job } from '../workers/jobs/job.ts';
-import type { Delivery, Invocation, JobEvent, SnapshotLag } from './function-event.ts';
-
-/**
- * Milliseconds that a job has left when its time is up. The job then flushes up to tens of
- * megabytes of edits, writes chunks and root, and sends its continuation. This takes a few seconds
- * in most cases. The rest is for the retries of a slow store. The margin takes one of the 15
- * minutes.
- */
-export const MARGIN_MS = 60_000;
+import type { Delivery, JobEvent, SnapshotLag } from './function-event.ts';
+import { deadlineOf, type Invocation } from './invocation.ts';
 
 /**
  * The first and the longest pause before a failed job is delivered again, in milliseconds. Each
@@ -74,7 +67,7 @@ async function handle(
   try {
     job = decodeJob(record.body);
     const deps = await jobs();
-    const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
+    const deadline = deadlineOf(invocation, deps);
     const started = performance.now();
     const result = await runJob({ ...deps, deadline }, job);
     const ms = performance.now() - started;

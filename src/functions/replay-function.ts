@@ -1,6 +1,5 @@
 import * as z from 'zod';
 import type { ChunkStore } from '../codec/chunk.ts';
-import { UsageError } from '../errors.ts';
 import { feedOr } from '../feed/feed-log.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { formatPosition, parsePosition } from '../ids/position.ts';
@@ -9,7 +8,8 @@ import { assertPosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
 import { logIdSchema } from '../store/log-id-schema.ts';
 import { type PartlyReplayed, type Replayed, replayPart } from '../workers/inspect/replay.ts';
-import type { Invocation, ReplayEvent } from './function-event.ts';
+import type { ReplayEvent } from './function-event.ts';
+import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
 
 const position = z
   .string()
@@ -17,8 +17,11 @@ const position = z
   .transform(parsePosition)
   .optional();
 
-/** Milliseconds that a replay has left when its time is up, to flush its edits and to clean up. */
-const MARGIN_MS = 60_000;
+const REPLAY_EVENT = {
+  name: 'replay',
+  advice:
+    'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another position than the newest snapshot, or the "next" of an answer',
+};
 
 export interface ReplayFunctionDeps extends BuildDeps {
   /** Epoch milliseconds. */
@@ -57,8 +60,8 @@ export function replayFunction(
   const schema = z.strictObject({ log: logIdSchema(deps.parseLog ?? parseLogId), at: position, from: position });
   return async (event, invocation) => {
     const run = invocation.awsRequestId;
-    const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
-    const { log, at, from } = parseEvent(schema, event);
+    const deadline = deadlineOf(invocation, deps);
+    const { log, at, from } = parseEvent(schema, event, REPLAY_EVENT);
     if (at !== undefined) await assertPosition(deps, log, at);
     const replayed = await deps.withScratch(log, (scratch) =>
       replayPart({ ...feedOr(log, deps), scratch, deadline }, log, { at, from }),
@@ -68,13 +71,4 @@ export function replayFunction(
     const { position, equalUpTo } = replayed;
     return { log, ...replayed, next: { log, at: formatPosition(position), from: formatPosition(equalUpTo) } };
   };
-}
-
-function parseEvent<T>(schema: z.ZodType<T>, event: unknown): T {
-  const parsed = schema.safeParse(event);
-  if (parsed.success) return parsed.data;
-  throw new UsageError(`the event of the replay function is malformed: ${z.prettifyError(parsed.error)}`, {
-    advice:
-      'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another position than the newest snapshot, or the "next" of an answer',
-  });
 }

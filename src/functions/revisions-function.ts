@@ -1,20 +1,19 @@
 import type { DynamoDBBatchResponse } from 'aws-lambda';
 import * as z from 'zod';
-import { UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { ImageChange } from '../revisions/image-change.ts';
 import type { CompareOptions, CompareResult } from '../workers/revisions/compare-table.ts';
 import { recordRevisions } from '../workers/revisions/record-revisions.ts';
 import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import type { ComparisonDeps } from '../workers/revisions/table-comparison.ts';
-import type { Invocation, RevisionsEvent } from './function-event.ts';
+import type { RevisionsEvent } from './function-event.ts';
+import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
 import { fromLambdaChange } from './lambda-change.ts';
 import { fieldsOf } from './stream-function.ts';
 
-/** Milliseconds that a comparison has left when its time is up, to finish and to write its note. */
-const MARGIN_MS = 60_000;
-
 const compareEvent = z.strictObject({ compare: z.literal(true), settleSeconds: z.number().min(0).max(600).optional() });
+
+const COMPARE_EVENT = { name: 'revisions', advice: 'Give {"compare": true}, perhaps with settleSeconds' };
 
 export interface RevisionsFunctionDeps {
   /** The logs of the source table. Called for every event; make the logs once. */
@@ -45,11 +44,8 @@ export function revisionsFunction(
   return async (event, invocation) => {
     const { Records: records } = fieldsOf(event);
     if (Array.isArray(records)) return recordChanges(deps, records, invocation);
-    const parsed = compareEvent.safeParse(event);
-    if (parsed.success) return compare(deps, parsed.data.settleSeconds, invocation);
-    throw new UsageError(`the event of the revisions function is malformed: ${z.prettifyError(parsed.error)}`, {
-      advice: 'Give {"compare": true}, perhaps with settleSeconds',
-    });
+    const { settleSeconds } = parseEvent(compareEvent, event, COMPARE_EVENT);
+    return compare(deps, settleSeconds, invocation);
   };
 }
 
@@ -98,10 +94,10 @@ async function compare(
   settleSeconds: number | undefined,
   invocation: Invocation,
 ): Promise<CompareResult> {
-  const { logs, now, report } = deps;
+  const { logs, report } = deps;
   const { awsRequestId: run } = invocation;
   const started = performance.now();
-  const deadline = now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
+  const deadline = deadlineOf(invocation, deps);
   const onFailure = (log: LogId | undefined, error: unknown): void => report({ kind: 'uncompared', run, log, error });
   // The comparison finds what no stream brings; the report tells the operator.
   await deps.checkStream().catch((error: unknown) => onFailure(undefined, error));

@@ -18,14 +18,9 @@ import { type SweepDeps, type SweepOptions, sweep } from '../workers/sweep/sweep
 import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
 import type { SweepRest, SweepResult } from '../workers/sweep/sweep-result.ts';
 import { SweptFeed } from '../workers/sweep/swept-feed.ts';
-import type { Invocation, SweepEvent } from './function-event.ts';
+import type { SweepEvent } from './function-event.ts';
+import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
 import { RequestedJobs } from './requested-jobs.ts';
-
-/**
- * Milliseconds that a sweep has left when its time is up, to finish the current logs and to write
- * the note.
- */
-const MARGIN_MS = 60_000;
 
 /**
  * Snapshot entries younger than this, in seconds, are left to the stream: their jobs are queued or
@@ -45,6 +40,11 @@ const settings = {
   rebuild: z.boolean().optional(),
   collect: z.boolean().optional(),
   from: sweepRestSchema.optional(),
+};
+
+const SWEEP_EVENT = {
+  name: 'sweep',
+  advice: 'Give {}, {"adopt": true}, or some of log, since, rebuild, collect and from',
 };
 
 export interface SweepFunctionDeps {
@@ -99,9 +99,9 @@ export function sweepFunction(
   return async (event, invocation) => {
     const { awsRequestId: run } = invocation;
     const started = performance.now();
-    const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
+    const deadline = deadlineOf(invocation, deps);
     const { blobs, queues, hasTrigger = true, report } = deps;
-    const { adopt, ...options } = parseEvent(schema, event);
+    const { adopt, ...options } = parseEvent(schema, event ?? {}, SWEEP_EVENT);
     if (adopt === true) return adoptFor(deps, options, { run, deadline });
     const isManual = Object.values(options).some((setting) => setting !== undefined);
     const policies = await readPolicies(blobs, deps.policy, deps.parseLog);
@@ -193,12 +193,4 @@ async function adoptFor(
   const result = await adoptLogs({ ...adopt, blobs, now, onFailure }, { source: adopt.source, deadline });
   report({ kind: 'adopted', run, result, ms: performance.now() - started });
   return result;
-}
-
-function parseEvent<T>(schema: z.ZodType<T>, event: unknown): T {
-  const parsed = schema.safeParse(event ?? {});
-  if (parsed.success) return parsed.data;
-  throw new UsageError(`the event of the sweep function is malformed: ${z.prettifyError(parsed.error)}`, {
-    advice: 'Give {}, {"adopt": true}, or some of log, since, rebuild, collect and from',
-  });
 }

@@ -1,7 +1,8 @@
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import type { SQSEvent } from 'aws-lambda';
 import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
-import type { Invocation, JobEvent, RevisionsEvent, StreamEvent } from '../functions/function-event.ts';
+import type { JobEvent, RevisionsEvent, StreamEvent } from '../functions/function-event.ts';
+import type { Invocation } from '../functions/invocation.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
 import { toLambdaChange } from '../functions/lambda-change.ts';
 import { recordChanges } from '../functions/revisions-function.ts';
