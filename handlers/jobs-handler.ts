@@ -1,15 +1,12 @@
 import { SQSClient } from '@aws-sdk/client-sqs';
 import type { Context, SQSBatchResponse, SQSEvent } from 'aws-lambda';
-import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { IMPATIENT, sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { jobsFunction } from '../src/functions/jobs-function.ts';
 import { readEnvironment, workEnvironment } from './environment.ts';
 import { instrumented, logger } from './instrument.ts';
 import { once } from './once.ts';
 import { wireJobs } from './wire.ts';
-
-/** For optional requests: with the default retries, a job could wait a minute for them. */
-const IMPATIENT = sdkConfig({ retries: { attempts: 4, baseMs: 100, capMs: 2_000 }, idleMs: 5_000 });
 
 /**
  * Makes the handler that runs the jobs of a queue. If it cannot work, because a parameter is
@@ -29,7 +26,7 @@ export async function jobsHandler(
   });
   // Awaited here, because Lambda gives a start more CPU than an invocation.
   await wired().catch((error: unknown) => logger.error('the function cannot work', { error }));
-  const messages = new SqsJobQueue({ client: new SQSClient(IMPATIENT), queueUrl: process.env[queue] ?? '' });
+  const messages = new SqsJobQueue({ client: new SQSClient(sdkConfig(IMPATIENT)), queueUrl: process.env[queue] ?? '' });
   const changeVisibility = (receipt: string, ms: number) => messages.changeVisibility(receipt, ms);
   return instrumented((report) => jobsFunction({ jobs, report, changeVisibility }));
 }

@@ -1,9 +1,8 @@
-import { setTimeout } from 'node:timers/promises';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { checkSource, requireCurrentStream } from '../src/adapters/dynamodb/source-check.ts';
 import { DynamoDbSourceItems } from '../src/adapters/dynamodb/source-items.ts';
-import { wireLogs } from '../src/adapters/platform/node-logs.ts';
+import { sleep, wireLogs } from '../src/adapters/platform/node-logs.ts';
 import { revisionsFunction } from '../src/functions/revisions-function.ts';
 import { compareTable } from '../src/workers/revisions/compare-table.ts';
 import { RevisionLogs } from '../src/workers/revisions/revision-logs.ts';
@@ -38,7 +37,6 @@ export const handler = instrumented(
       checkStream: () => requireCurrentStream(client, settings.REVISIONS_STREAM_ARN),
       compare: (of, { onFailure, ...options }) => {
         const items = new DynamoDbSourceItems({ client, ...of.source });
-        const sleep = (ms: number) => setTimeout(ms);
         return compareTable({ ...stores, logs: of, items, now: Date.now, sleep, onFailure }, options);
       },
       now: Date.now,

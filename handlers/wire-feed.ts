@@ -1,6 +1,6 @@
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { SNSClient } from '@aws-sdk/client-sns';
-import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { IMPATIENT, sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { openFeedTable } from '../src/adapters/dynamodb/feed-table.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { sleep, wireLogs } from '../src/adapters/platform/node-logs.ts';
@@ -15,8 +15,6 @@ import type { FeedEnvironment } from './environment.ts';
 
 /** Memory for chunks of the feed's state. They say how far each log is fed. */
 const CACHE_BYTES = 16 * 2 ** 20;
-/** With the default retries, a batch could take longer to publish than the stream function runs. */
-const IMPATIENT = sdkConfig({ retries: { attempts: 4, baseMs: 100, capMs: 2_000 }, idleMs: 5_000 });
 
 export interface FeedDeps {
   readonly dynamodb: DynamoDBClient;
@@ -39,6 +37,6 @@ export function wireFeed({ dynamodb, blobs, types, queue, settings }: FeedDeps) 
   const logs = wireLogs({ store, tables, blobs, types, cacheBytes: CACHE_BYTES });
   return {
     openFeed: () => dividedFeed(new FeedWriter({ logs, sleep, random: Math.random }), queue),
-    publish: topicArn === undefined ? undefined : feedTopic({ client: new SNSClient(IMPATIENT), topicArn }),
+    publish: topicArn === undefined ? undefined : feedTopic({ client: new SNSClient(sdkConfig(IMPATIENT)), topicArn }),
   };
 }

@@ -1,6 +1,7 @@
 import { MessageInvalidError } from '../errors.ts';
+import { backoffMs } from '../log/backoff.ts';
 import type { StreamHandler, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { backoffMs, type StreamSettings, type Time } from './stream-settings.ts';
+import { STREAM_BACKOFF, type StreamSettings, type Time } from './stream-settings.ts';
 
 /** Discarded records of one shard, as the failure destination gets them. */
 export interface DiscardedBatch {
@@ -78,7 +79,7 @@ export class BatchDelivery {
       if (settings.maximumRetryAttempts >= 0 && attempts > settings.maximumRetryAttempts) {
         return await this.#discard('retries-exhausted', rest, { attempts, cause }, done);
       }
-      await time.sleep(backoffMs(Math.max(1, attempts)), signal);
+      await time.sleep(backoffMs(STREAM_BACKOFF, Math.max(1, attempts)), signal);
     }
   }
 

@@ -1,8 +1,9 @@
 import { ResourceMissingError } from '../errors.ts';
+import { backoffMs } from '../log/backoff.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { BatchDelivery } from './batch-delivery.ts';
 import type { RecordPage, StreamRequests } from './stream-requests.ts';
-import { backoffMs, type StreamSettings, type Time } from './stream-settings.ts';
+import { STREAM_BACKOFF, type StreamSettings, type Time } from './stream-settings.ts';
 
 /** The wait before an empty shard is read again. Lambda polls four times a second, too. */
 const POLL_MS = 250;
@@ -92,7 +93,7 @@ export class ShardReader {
       // DynamoDB drops a shard a day after its last record. If the whole stream is gone, the
       // poller's next request fails.
       if (problem === 'gone') this.#finished = true;
-      else await time.sleep(backoffMs(this.#trims), signal);
+      else await time.sleep(backoffMs(STREAM_BACKOFF, this.#trims), signal);
       return undefined;
     }
   }

@@ -8,8 +8,9 @@ import {
   type Shard,
 } from '@aws-sdk/client-dynamodb-streams';
 import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError } from '../errors.ts';
+import { backoffMs } from '../log/backoff.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { backoffMs, type Time } from './stream-settings.ts';
+import { STREAM_BACKOFF, type Time } from './stream-settings.ts';
 
 /** The most records that one request returns. */
 const MAX_PAGE = 1_000;
@@ -114,7 +115,7 @@ export class StreamRequests {
         if (failures >= MAX_FAILURES) {
           throw new AttemptsExhaustedError(failures, `stream ${streamArn} cannot be read`, { cause: error });
         }
-        await time.sleep(backoffMs(attempts), signal);
+        await time.sleep(backoffMs(STREAM_BACKOFF, attempts), signal);
       }
     }
     return undefined;

@@ -1,9 +1,8 @@
-import { setTimeout } from 'node:timers/promises';
+import { sleep } from '../adapters/platform/node-logs.ts';
+import type { Backoff } from '../log/backoff.ts';
 
-/** The wait before the first retry of a batch or request. Each retry doubles it. */
-const RETRY_BASE_MS = 100;
-/** The longest wait before a retry. */
-const RETRY_CAP_MS = 30_000;
+/** The waits before a batch or request is retried. */
+export const STREAM_BACKOFF: Backoff = { baseMs: 100, capMs: 30_000 };
 
 /** How to read a stream. The settings have their names in Lambda's event source mappings. */
 export interface StreamSettings {
@@ -25,11 +24,6 @@ export const DEFAULT_STREAM_SETTINGS: StreamSettings = {
   maximumRecordAgeSeconds: -1,
 };
 
-/** The wait before a retry in milliseconds, after `failures` failures in a row. */
-export function backoffMs(failures: number): number {
-  return Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** (failures - 1));
-}
-
 /** A clock. Tests replace it. */
 export interface Time {
   /** Epoch milliseconds. */
@@ -39,13 +33,4 @@ export interface Time {
 }
 
 /** The machine's clock. */
-export const systemTime: Time = {
-  now: Date.now,
-  async sleep(ms, signal) {
-    try {
-      await setTimeout(ms, undefined, { signal });
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
-  },
-};
+export const systemTime: Time = { now: Date.now, sleep };

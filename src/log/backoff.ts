@@ -1,12 +1,16 @@
 import { AttemptsExhaustedError, type Where } from '../errors.ts';
 
-export interface RetryLimits {
-  /** Attempts in total, at least 1. */
-  readonly attempts: number;
+/** Waits that double with each failure in a row. */
+export interface Backoff {
   /** Upper bound of the first wait, in milliseconds. It doubles with every attempt. */
   readonly baseMs: number;
   /** Upper bound of every wait, in milliseconds. */
   readonly capMs: number;
+}
+
+export interface RetryLimits extends Backoff {
+  /** Attempts in total, at least 1. */
+  readonly attempts: number;
 }
 
 export interface RetryOptions extends RetryLimits {
@@ -18,6 +22,11 @@ export interface RetryOptions extends RetryLimits {
   /** Start of the error message, such as `Adding an entry failed`. */
   readonly failure?: string;
   readonly where?: Where;
+}
+
+/** The longest wait after so many failures in a row, at least 1, in milliseconds. */
+export function backoffMs({ baseMs, capMs }: Backoff, failures: number): number {
+  return Math.min(capMs, baseMs * 2 ** (failures - 1));
 }
 
 /**
@@ -41,8 +50,7 @@ export async function retry<T>(options: RetryOptions, attempt: (number: number) 
           cause,
         });
       }
-      const bound = Math.min(options.capMs, options.baseMs * 2 ** (number - 1));
-      await options.sleep(options.random() * bound);
+      await options.sleep(options.random() * backoffMs(options, number));
     }
   }
 }

@@ -10,9 +10,10 @@ import { streamFunction, toLambdaRecord } from '../../src/functions/stream-funct
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
+import { backoffMs } from '../../src/log/backoff.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
-import { backoffMs } from '../../src/workers/dispatch/consume-jobs.ts';
+import { JOB_BACKOFF } from '../../src/workers/dispatch/consume-jobs.ts';
 import { type StreamRecord, streamDeduplicationId } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { dividedFeed } from '../../src/workers/feed/divided-feed.ts';
@@ -253,7 +254,7 @@ class FeedHistory {
         try {
           await this.#run(ports, decodeJob(message.body));
         } catch (error) {
-          await ports.queue.changeVisibility(message.receipt, backoffMs(message.receiveCount));
+          await ports.queue.changeVisibility(message.receipt, backoffMs(JOB_BACKOFF, message.receiveCount));
           throw error;
         }
         await ports.queue.delete(message.receipt);

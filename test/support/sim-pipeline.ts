@@ -2,8 +2,9 @@ import { describeJob } from '../../src/cli/job-text.ts';
 import { ReceiptExpiredError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
+import { backoffMs } from '../../src/log/backoff.ts';
 import type { JobQueue, ReceivedMessage } from '../../src/store/job-queue.ts';
-import { backoffMs } from '../../src/workers/dispatch/consume-jobs.ts';
+import { JOB_BACKOFF } from '../../src/workers/dispatch/consume-jobs.ts';
 import {
   type RouteDeps,
   route,
@@ -121,7 +122,7 @@ async function handle(
   try {
     await work(world, ports, { job, version });
   } catch (error) {
-    await ports.queue.changeVisibility(message.receipt, backoffMs(message.receiveCount));
+    await ports.queue.changeVisibility(message.receipt, backoffMs(JOB_BACKOFF, message.receiveCount));
     throw error;
   }
   await ports.queue.delete(message.receipt);

@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import { backoffMs } from '../../src/log/backoff.ts';
 import type { JobQueue, ReceivedMessage } from '../../src/store/job-queue.ts';
-import { backoffMs, type ConsumeOutcome, consume } from '../../src/workers/dispatch/consume-jobs.ts';
+import { type ConsumeOutcome, consume, JOB_BACKOFF } from '../../src/workers/dispatch/consume-jobs.ts';
 
 const VISIBILITY_MS = 60_000;
 
@@ -21,7 +22,7 @@ async function consumeUntil(
   await consume({
     concurrency: 1,
     visibilityMs: VISIBILITY_MS,
-    backoffMs: () => 0,
+    backoff: { baseMs: 0, capMs: 0 },
     ...options,
     signal: stop.signal,
     report: (outcome) => {
@@ -119,7 +120,7 @@ describe('consume', () => {
       },
     });
     expect(done).toEqual(['a1', 'a2', 'a3']);
-    expect(waits).toEqual([backoffMs(1)]);
+    expect(waits).toEqual([JOB_BACKOFF.baseMs]);
     expect(queue.stats()).toEqual({ waiting: 1, inFlight: 1, dead: 0 });
   });
 
@@ -222,6 +223,7 @@ describe('consume', () => {
   });
 
   test('backoff doubles from a second to five minutes', () => {
-    expect([1, 2, 3, 9, 10, 1000].map(backoffMs)).toEqual([1000, 2000, 4000, 256_000, 300_000, 300_000]);
+    const pauses = [1, 2, 3, 9, 10, 1000].map((failures) => backoffMs(JOB_BACKOFF, failures));
+    expect(pauses).toEqual([1000, 2000, 4000, 256_000, 300_000, 300_000]);
   });
 });

@@ -1,5 +1,5 @@
 import type { DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
-import type { RetryLimits } from '../../log/backoff.ts';
+import { backoffMs, type RetryLimits } from '../../log/backoff.ts';
 import { isRetryable } from './dynamodb-error.ts';
 
 type RetryStrategy = Extract<
@@ -32,6 +32,12 @@ export interface SdkOptions {
    */
   readonly idleMs?: number;
 }
+
+/**
+ * Options for requests that work can do without. With the default retries, it could wait a minute
+ * for them.
+ */
+export const IMPATIENT: SdkOptions = { retries: { attempts: 4, baseMs: 100, capMs: 2_000 }, idleMs: 5_000 };
 
 export interface SdkConfig {
   readonly maxAttempts: number;
@@ -76,10 +82,9 @@ class PatientRetries implements RetryStrategy {
    * error
    */
   async refreshRetryTokenForRetry(token: RetryToken, failure: Failure): Promise<RetryToken> {
-    const { attempts, baseMs, capMs } = this.#limits;
     const count = token.getRetryCount() + 1;
-    if (count >= attempts || !isTransient(failure)) throw new Error('the request is not sent again');
-    return retryToken(count, Math.random() * Math.min(capMs, baseMs * 2 ** (count - 1)));
+    if (count >= this.#limits.attempts || !isTransient(failure)) throw new Error('the request is not sent again');
+    return retryToken(count, Math.random() * backoffMs(this.#limits, count));
   }
 
   recordSuccess(): void {}

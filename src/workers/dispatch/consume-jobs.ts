@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ReceiptExpiredError } from '../../errors.ts';
+import { type Backoff, backoffMs } from '../../log/backoff.ts';
 import type { JobQueue, ReceivedMessage } from '../../store/job-queue.ts';
 
 /** The outcome of one delivery of a message. */
@@ -34,20 +35,16 @@ export interface ConsumeOptions {
   /** Longest wait of one receive, in milliseconds; 20 seconds by default. */
   readonly waitMs?: number;
   /**
-   * Pause before the next delivery of a message that failed, in milliseconds; `backoffMs` by
-   * default.
+   * The pauses before the next delivery of a message that failed; {@link JOB_BACKOFF} by default.
    */
-  readonly backoffMs?: (receiveCount: number) => number;
+  readonly backoff?: Backoff;
 }
 
 /**
- * Exponential backoff: 1 second after the first failure, doubling up to 5 minutes. It has no
- * jitter, because messages of one group cannot collide and messages of different groups do not
- * compete.
+ * The pauses have no jitter, because messages of one group cannot collide and messages of different
+ * groups do not compete.
  */
-export function backoffMs(receiveCount: number): number {
-  return Math.min(1000 * 2 ** (receiveCount - 1), 300_000);
-}
+export const JOB_BACKOFF: Backoff = { baseMs: 1000, capMs: 300_000 };
 
 /**
  * Hands the messages of a queue to a handler until the signal aborts. This is the local counterpart
@@ -111,7 +108,7 @@ async function giveBack(
   options: ConsumeOptions,
   failure: { readonly error: unknown; readonly released: boolean },
 ): Promise<ConsumeOutcome> {
-  const retryMs = failure.released ? 0 : (options.backoffMs ?? backoffMs)(message.receiveCount);
+  const retryMs = failure.released ? 0 : backoffMs(options.backoff ?? JOB_BACKOFF, message.receiveCount);
   try {
     await options.queue.changeVisibility(message.receipt, retryMs);
   } catch (error) {
