@@ -4,7 +4,7 @@ import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
-import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
+import { requireOwnFeedTable, withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
 import {
   describeSource,
@@ -206,18 +206,18 @@ async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Env
 }
 
 async function openAws(place: Place, chosen: Chosen): Promise<Environment> {
-  const { entryTable, segmentTable, bucket } = place;
+  const { entryTable, segmentTable, feedTable, bucket, mapping } = place;
   if (entryTable === undefined || segmentTable === undefined || bucket === undefined) {
     throw new UsageError('the tables and the bucket are not given', {
       advice: 'Give --entry-table, --segment-table and --bucket, or --local DIR to try it on this machine',
     });
   }
+  requireOwnFeedTable({ entryTable, segmentTable, feedTable });
   const endpoint = givenEndpoint();
   const config = awsConfig(endpoint);
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
-  const { mapping } = place;
   if (mapping !== undefined) await requireMappedKeys(dynamodb, entryTable, mapping);
   return {
     ...wire(place, chosen, { names: { entryTable, segmentTable }, dynamodb, objects }),

@@ -2,7 +2,7 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
-import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
+import { requireOwnFeedTable, withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
@@ -49,6 +49,7 @@ export function openLogs(options: AwsLogsOptions): Logs {
     { entryTable, segmentTable, bucket, ...(region !== undefined && { region }) },
     options,
   );
+  requireOwnFeedTable({ entryTable, segmentTable, feedTable });
   const config = { ...sdkConfig(), ...(region !== undefined && { region }) };
   const dynamodb = options.dynamodb ?? new DynamoDBClient(config);
   const s3 = options.s3 ?? new S3Client(config);

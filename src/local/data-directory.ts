@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
 import { translateAwsError } from '../adapters/aws/aws-error.ts';
+import { requireOwnFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem/blob-store.ts';
 import { ResourceMissingError } from '../errors.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
@@ -60,12 +61,14 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * Opens a data directory: joins its engine and finds or creates its tables. The caller leaves the
  * engine.
  * @throws ResourceMissingError if something is missing and `creates` is false
- * @throws UsageError if a table exists with other keys, or the directory cannot be used
+ * @throws UsageError if a table exists with other keys, the feed is to share a table with the logs,
+ * or the directory cannot be used
  * @throws EngineError if the engine does not start, or ends
  */
 export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
   const { creates = false, createsFeed = creates, mapping, feedTable } = options;
   const { entryTable = LOCAL_TABLES.entryTable, segmentTable = LOCAL_TABLES.segmentTable } = options;
+  requireOwnFeedTable({ entryTable, segmentTable, feedTable });
   const { engine, config, dynamodb } = await openEngine(dir, { creates });
   try {
     const names = { entryTable, segmentTable };

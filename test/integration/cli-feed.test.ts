@@ -62,9 +62,23 @@ const row = (number: number) => ({ type: 'Set', cells: [[number, 0, `row ${numbe
 describe('a feed on the embedded engine', () => {
   test('a missing table is created by work and by sweep only', async () => {
     const log = await place.log();
-    const refused = await place.refusals(['entries', log, ...FEED], ['sweep', '--dry-run', ...FEED]);
-    expect(refused).toMatchObject([{ code: 'RESOURCE_MISSING' }, { code: 'RESOURCE_MISSING' }]);
+    const refused = await place.refusals(
+      ['entries', log, ...FEED],
+      ['sweep', '--dry-run', ...FEED],
+      ['feed', ...FEED],
+      ['feed', '--rebuild', ...FEED],
+    );
+    expect(refused.map(({ code }) => code)).toEqual(refused.map(() => 'RESOURCE_MISSING'));
     expect(await place.tableNames()).not.toContain('Feed');
+  });
+
+  test('no command writes the feed into a table of the logs', async () => {
+    const tables = ['Entry', 'Segment'].map((name) => ['--feed-table', name]);
+    const commands = [['feed', '--rebuild'], ['sweep'], ['work', '--until-idle']];
+    const refused = await place.refusals(
+      ...tables.flatMap((words) => commands.map((command) => [...command, ...words])),
+    );
+    expect(refused.map(({ code }) => code)).toEqual(refused.map(() => 'USAGE'));
   });
 
   test('the sweep feeds logs from before the feed, and work the new entries', async () => {

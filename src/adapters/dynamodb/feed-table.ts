@@ -1,10 +1,27 @@
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { UsageError } from '../../errors.ts';
 import { withFeed } from '../../feed/feed-log-store.ts';
 import type { GroupStore } from '../../feed/group-store.ts';
 import type { LogStore } from '../../log/log-store.ts';
 import { DynamoDbGroupStore } from './group-store.ts';
 import { DynamoDbLogStore } from './log-store.ts';
 import type { Meter } from './requests.ts';
+
+/** The names of a deployment's tables. */
+export interface FedTableNames {
+  readonly entryTable: string;
+  readonly segmentTable: string;
+  /** Undefined if the deployment has no feed. */
+  readonly feedTable: string | undefined;
+}
+
+/** @throws UsageError if the feed would lie in a table of the logs */
+export function requireOwnFeedTable({ entryTable, segmentTable, feedTable }: FedTableNames): void {
+  if (feedTable !== entryTable && feedTable !== segmentTable) return;
+  throw new UsageError(`the table '${feedTable}' is one of the logs, so it cannot have the feed too`, {
+    advice: 'Name another table for the feed',
+  });
+}
 
 export interface FeedTableOptions {
   readonly client: DynamoDBClient;

@@ -51,7 +51,7 @@ export function feedCommand() {
       if ((groups && (reads || rebuild)) || (rebuild && reads)) {
         throw new UsageError('--groups and --rebuild exclude every other option of this command');
       }
-      const place = { ...options, createsFeed: true, endsItself: true };
+      const place = { ...options, endsItself: true };
       return inEnvironment(place, async (environment, output, stop) => {
         const { logs, deps } = environment;
         const { feed } = logs;

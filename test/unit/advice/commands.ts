@@ -259,6 +259,7 @@ export const COMMANDS: Cases = {
   },
   'Give --feed-table NAME': async (refused) => {
     const [option = ''] = /--[\w-]+/.exec(await refused(() => here('feed', '--groups'))) ?? [];
+    await here('sweep', option, 'Feed');
     await here('feed', '--groups', option, 'Feed');
   },
   'Give 3 to 255 letters, digits and characters of _-. as a name': async (refused) => {

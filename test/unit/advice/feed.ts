@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
+import { openLogs } from '../../../src/exports/aws.ts';
 import { positionOfCheckpoint } from '../../../src/feed/checkpoint.ts';
 import { START } from '../../../src/ids/position.ts';
 import { openDataDirectory } from '../../../src/local/data-directory.ts';
@@ -73,6 +74,11 @@ export const FEED: Cases = {
     const live = await LiveLog.create();
     await refused(() => live.logs().feed);
     await new FedLogs().logs.feed.end();
+  },
+  'Name another table for the feed': async (refused) => {
+    const names = { entryTable: 'Entry', segmentTable: 'Segment', bucket: 'snapshots', region: 'eu-west-1' };
+    for (const feedTable of ['Entry', 'Segment']) await refused(async () => openLogs({ ...names, feedTable }));
+    await openLogs({ ...names, feedTable: 'Feed' }).close();
   },
   'Check the name of the feed, or create its table with the work command; nothing was created': async (refused) => {
     const directory = await mkdtemp(join(tmpdir(), 'logfold-feed-'));
