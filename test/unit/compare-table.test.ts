@@ -4,7 +4,7 @@ import { ObjectInvalidError, StoreUnavailableError, UsageError } from '../../src
 import { appendsEntry } from '../../src/feed/feed-entry.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
+import { type Item, plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
 import type { ItemScanPart } from '../../src/mapping/mapped-items.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
 import { ownedItem, RevisedTable } from '../support/revised-table.ts';
@@ -237,6 +237,25 @@ test('an export of a deployment with several tables needs the name of one', asyn
   expect(await orders.export({ table: 'invoices' })).toEqual(await invoices.lines());
   // Nor does the comparison of one table touch the revisions of the other.
   expect(await orders.compare()).toMatchObject({ items: 80, gaps: 0 });
+});
+
+test('an attribute that the SDK does not read is no gap', async () => {
+  const table = new RevisedTable();
+  table.put(ownedItem('ann', 1));
+  table.put({ ...ownedItem('ann', 1), ['__proto__']: { S: 'lost' } });
+  table.put({ ...ownedItem('ann', 2), ['__proto__']: { S: 'lost' } });
+  await table.deliver();
+  const read = (item: Item): Item => plainItem(item, ['pk', 'sk', 'value']);
+  const items = {
+    get: async (keys: readonly Item[]) => (await table.items.get(keys)).map((item) => item && read(item)),
+    async *scan(part: ItemScanPart) {
+      for await (const page of table.items.scan(part)) yield { ...page, items: page.items.map(read) };
+    },
+  };
+  expect(await table.compare({}, { items })).toMatchObject({ gaps: 0 });
+  table.put(ownedItem('ann', 2, 'second'));
+  table.lose();
+  expect(await table.compare({}, { items })).toMatchObject({ gaps: 1 });
 });
 
 test('after a change of the kind of logs, an export needs the kind, and gives no item twice', async () => {

@@ -2,7 +2,8 @@ import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../erro
 import type { LogId } from '../../ids/log-id.ts';
 import type { MappedItems } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { type AdoptPlace, type AdoptRest, readAdoptNote, writeAdoptNote } from './adopt-note.ts';
+import { isAtEnd, type ScanPlace, type ScanPlaces } from '../../store/scan-places.ts';
+import { readAdoptNote, writeAdoptNote } from './adopt-note.ts';
 
 /** Parts of the application's table that are scanned concurrently. */
 const PARTS = 8;
@@ -67,7 +68,7 @@ export async function adoptLogs(deps: AdoptDeps, options: AdoptOptions): Promise
   const noted = await readAdoptNote(deps.blobs, options.source);
   const run = new AdoptRun(deps, options, noted);
   const parts = await Promise.allSettled(run.places.map((_, index) => run.part(index)));
-  const complete = run.places.every((place) => place === 'end');
+  const complete = isAtEnd(run.places);
   await writeAdoptNote(deps.blobs, options.source, complete ? undefined : run.places);
   const failed = parts.find(({ status }) => status === 'rejected');
   if (failed?.status === 'rejected') throw failed.reason;
@@ -77,11 +78,11 @@ export async function adoptLogs(deps: AdoptDeps, options: AdoptOptions): Promise
 class AdoptRun {
   readonly #deps: AdoptDeps;
   readonly #options: AdoptOptions;
-  readonly places: AdoptPlace[];
+  readonly places: ScanPlace[];
   readonly counts = { logs: 0, registered: 0, unfit: 0, failed: 0 };
   #notedAt: number;
 
-  constructor(deps: AdoptDeps, options: AdoptOptions, noted: AdoptRest | undefined) {
+  constructor(deps: AdoptDeps, options: AdoptOptions, noted: ScanPlaces | undefined) {
     this.#deps = deps;
     this.#options = options;
     this.places = noted === undefined ? Array.from({ length: PARTS }, () => 'beginning' as const) : [...noted];

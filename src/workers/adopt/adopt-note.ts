@@ -2,20 +2,13 @@ import * as z from 'zod';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
 import { ADOPT_KEY } from '../../store/keys.ts';
-
-/**
- * The point at which to continue each part of a scan for logs: at its beginning, after an item, or
- * not at all.
- */
-export type AdoptRest = readonly AdoptPlace[];
-
-export type AdoptPlace = 'beginning' | 'end' | { readonly after: string };
+import { isAtEnd, type ScanPlaces, scanPlaces } from '../../store/scan-places.ts';
 
 const schema = z.strictObject({
   format: z.literal(1),
   /** Names the table and its mapping. */
   source: z.string(),
-  rest: z.array(z.union([z.literal(['beginning', 'end']), z.strictObject({ after: z.string() })])),
+  rest: scanPlaces,
 });
 
 type Document = z.infer<typeof schema>;
@@ -32,16 +25,16 @@ const OBJECT: JsonObject<Document> = {
  * @returns undefined if there is no such note: the last scan was complete
  * @throws ObjectInvalidError if the note cannot be read
  */
-export async function readAdoptNote(blobs: BlobStore, source: string): Promise<AdoptRest | undefined> {
+export async function readAdoptNote(blobs: BlobStore, source: string): Promise<ScanPlaces | undefined> {
   const note = await readJson(blobs, OBJECT);
-  return note?.source === source && note.rest.some((place) => place !== 'end') ? note.rest : undefined;
+  return note?.source === source && !isAtEnd(note.rest) ? note.rest : undefined;
 }
 
 /**
  * Notes the point at which a scan for logs stopped; undefined if it is complete.
  * @throws ObjectInvalidError if the present note cannot be read; nothing is written then
  */
-export async function writeAdoptNote(blobs: BlobStore, source: string, rest: AdoptRest | undefined): Promise<void> {
+export async function writeAdoptNote(blobs: BlobStore, source: string, rest: ScanPlaces | undefined): Promise<void> {
   await updateJson(blobs, OBJECT, (present): Document | undefined => {
     if (rest === undefined && present === undefined) return undefined;
     return { format: 1, source, rest: [...(rest ?? [])] };

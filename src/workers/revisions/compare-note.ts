@@ -2,24 +2,20 @@ import * as z from 'zod';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
 import { COMPARE_KEY } from '../../store/keys.ts';
-
-/** The point at which a part of a comparison continues. */
-export type ComparePlace = 'beginning' | 'end' | { readonly after: string };
+import { isAtEnd, type ScanPlaces, scanPlaces } from '../../store/scan-places.ts';
 
 /** The rest of a comparison: the parts of the source table, and those of the logs. */
 export interface CompareRest {
-  readonly items: readonly ComparePlace[];
-  readonly logs: readonly ComparePlace[];
+  readonly items: ScanPlaces;
+  readonly logs: ScanPlaces;
 }
-
-const places = z.array(z.union([z.literal(['beginning', 'end']), z.strictObject({ after: z.string() })]));
 
 const schema = z.strictObject({
   format: z.literal(1),
   /** Names the source table, its key and its logs. */
   source: z.string(),
-  items: places,
-  logs: places,
+  items: scanPlaces,
+  logs: scanPlaces,
 });
 
 type Document = z.infer<typeof schema>;
@@ -55,5 +51,5 @@ export async function writeCompareNote(blobs: BlobStore, source: string, rest: C
 
 /** Whether every part is at its end. */
 export function isComplete({ items, logs }: CompareRest): boolean {
-  return [...items, ...logs].every((place) => place === 'end');
+  return isAtEnd(items) && isAtEnd(logs);
 }

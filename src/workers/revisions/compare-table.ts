@@ -1,6 +1,7 @@
 import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { type ComparePlace, type CompareRest, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
+import { isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
+import { type CompareRest, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
 import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableComparison } from './table-comparison.ts';
 
 /** Parts of the source table, and of the logs, that are read concurrently. */
@@ -93,7 +94,7 @@ export async function compareTable(deps: CompareDeps, options: CompareOptions = 
 
 class CompareRun {
   readonly comparison: TableComparison;
-  readonly rest: { readonly items: ComparePlace[]; readonly logs: ComparePlace[] };
+  readonly rest: { readonly items: ScanPlace[]; readonly logs: ScanPlace[] };
   readonly #deps: CompareDeps;
   readonly #source: string;
   readonly #settleMs: number;
@@ -120,7 +121,7 @@ class CompareRun {
   async compareAll(): Promise<void> {
     const { items, logs } = this.rest;
     await this.#compareParts(items, (part) => this.comparison.itemPages(part));
-    if (items.every((place) => place === 'end')) {
+    if (isAtEnd(items)) {
       await this.#compareParts(logs, (part) => this.comparison.logPages(part));
     }
   }
@@ -131,17 +132,14 @@ class CompareRun {
     await writeCompareNote(this.#deps.blobs, this.#source, isComplete(this.rest) ? undefined : this.rest);
   }
 
-  async #compareParts(
-    places: ComparePlace[],
-    pages: (part: ItemScanPart) => AsyncIterable<ComparedPage>,
-  ): Promise<void> {
+  async #compareParts(places: ScanPlace[], pages: (part: ItemScanPart) => AsyncIterable<ComparedPage>): Promise<void> {
     const parts = await Promise.allSettled(places.map((_, index) => this.#part(places, index, pages)));
     const failed = parts.find(({ status }) => status === 'rejected');
     if (failed?.status === 'rejected') throw failed.reason;
   }
 
   async #part(
-    places: ComparePlace[],
+    places: ScanPlace[],
     index: number,
     pages: (part: ItemScanPart) => AsyncIterable<ComparedPage>,
   ): Promise<void> {

@@ -259,7 +259,9 @@ export class TableComparison {
   }
 
   #imageOf(item: Item | undefined): string {
-    return toHex(this.#deps.platform.sha256(encodeValue(item === undefined ? null : canonicalItem(item))));
+    // The SDK loses an attribute of this name when it reads an item. A record of Lambda has it.
+    const { ['__proto__']: _, ...readable } = item ?? {};
+    return toHex(this.#deps.platform.sha256(encodeValue(item === undefined ? null : canonicalItem(readable))));
   }
 }
 

@@ -1,0 +1,19 @@
+import * as z from 'zod';
+
+/**
+ * The point at which to continue each part of a scan: at its beginning, behind the last page that
+ * was read, or not at all.
+ */
+export type ScanPlaces = readonly ScanPlace[];
+
+export type ScanPlace = z.infer<typeof place>;
+
+const place = z.union([z.literal(['beginning', 'end']), z.strictObject({ after: z.string() })]);
+
+/** Places as notes in the bucket have them. */
+export const scanPlaces = z.array(place);
+
+/** Whether nothing is left to scan. */
+export function isAtEnd(places: ScanPlaces): boolean {
+  return places.every((each) => each === 'end');
+}
