@@ -2,10 +2,14 @@ import { resolve } from 'node:path';
 import { BUILT_IN_REDUCERS, builtInReducer, loadReducer } from '../adapters/platform/reducer-module.ts';
 import { isOfOneLog, ReducerForeignError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import type { EntryTime } from '../log/client.ts';
+import type { ReservedTypes } from '../log/entry.ts';
 import { findSnapshot } from '../log/last-snapshot.ts';
-import { queryNewestSegments } from '../log/newest.ts';
+import { queryLast, queryNewestSegments } from '../log/newest.ts';
+import { createdAt } from '../log/position-at-time.ts';
 import type { ReducerId } from '../snapshot/root.ts';
 import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { foldsItems } from '../state/items/reducer.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { foldsSheets } from '../state/spreadsheet/reducer.ts';
 
@@ -61,6 +65,26 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
     if (isOfOneLog(error)) return undefined;
     throw error;
   }
+}
+
+/** The version digit of a UUID: revisions of plain tables have logs of version 8. */
+const REVISIONS_ID = /^.{14}8/;
+
+/**
+ * The time with which to write a Snapshot entry or to start a segment by hand: the present by
+ * default. In a log of revisions it is that of the newest entry. The entries have the times of a
+ * stream's records, which come late, and must not seem older than what is written now.
+ */
+export async function manualTime(
+  stores: SnapshotStores & { readonly types: ReservedTypes; readonly reducer: Reducer },
+  log: LogId,
+): Promise<EntryTime> {
+  if (!REVISIONS_ID.test(log)) return {};
+  if (!foldsItems(stores.reducer) && !foldsItems((await newestMaker(stores, log)) ?? stores.reducer)) return {};
+  const [{ segment }] = await queryNewestSegments(stores.store, log, { consistent: true });
+  const last = await queryLast(stores, log, segment);
+  const created = last && (await createdAt(stores.store, log, last.position));
+  return created === undefined ? {} : { created: created.seconds };
 }
 
 const SHEETS_ADVICE = "Use 'logfold state LOG', or 'logfold export LOG' without options for sheets";

@@ -78,8 +78,11 @@ async function firstLater(
   return low;
 }
 
-/** When an entry was created, even if the rest of its item is malformed. */
-async function createdAt(
+/**
+ * When an entry was created, in epoch seconds, even if the rest of its item is malformed; undefined
+ * if there is no such entry.
+ */
+export async function createdAt(
   store: EntryReader,
   log: LogId,
   { segment, entry }: Position,

@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { manualTime } from '../../src/cli/reducer.ts';
 import { EntryRejectedError } from '../../src/errors.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { gapRevision } from '../../src/revisions/new-revisions.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
@@ -8,10 +11,11 @@ import { itemKey } from '../../src/state/items/item-key.ts';
 import { type ItemRevision, readItemRevision } from '../../src/state/items/item-revision.ts';
 import { lastRevisions, liveItems, sourceTableOf } from '../../src/state/items/items.ts';
 import { ITEMS_MAP, items } from '../../src/state/items/reducer.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { type RecordResult, recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
 import type { RevisionLogs } from '../../src/workers/revisions/revision-logs.ts';
 import { type Interceptor, interceptLogStore } from '../support/interceptor.ts';
-import { NOON, recordRequests } from '../support/logs.ts';
+import { NOON, recordRequests, unarchived } from '../support/logs.ts';
 import { PARTS, StreamedTable } from '../support/streamed-table.ts';
 
 const BOLT: Item = { id: { S: 'bolt' }, part: { N: '1' } };
@@ -315,6 +319,27 @@ describe('states of the past', () => {
     },
   );
 });
+
+test.each([items, spreadsheet])(
+  'a snapshot by hand does not hide late records; the command has the reducer $name',
+  async (reducer) => {
+    const table = threeColors();
+    const log = table.logOf(BOLT);
+    table.deployment.nowMs += 3_600_000;
+    await record(table, [0, 1]);
+    // The pipeline completes the first snapshot, whose root names the reducer.
+    await table.divide(log, 100);
+    const { deps } = table.deployment;
+    const { client } = table.logs();
+    const stores = { ...deps, store: unarchived(table.deployment.tables), types: RESERVED_TYPES, reducer };
+    await client.addSnapshot(log, await manualTime(stores, log));
+    table.put(part('white'));
+    await record(table, [2, 3]);
+    const past = await (await table.logs().open(log, { reducer: items })).at(new Date((NOON + 2) * 1000));
+    expect((await Array.fromAsync(liveItems(past))).map(({ item }) => item.color)).toEqual([{ S: 'blue' }]);
+    expect(await manualTime(stores, parseLogId('01890a5d-ac96-774b-bcce-b302099a8057'))).toEqual({});
+  },
+);
 
 test('the largest item, and one as deep as DynamoDB stores, come back as they were', async () => {
   const table = new StreamedTable();

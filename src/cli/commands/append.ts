@@ -11,7 +11,7 @@ import { count, countEntries } from '../format.ts';
 import { addName, parseName, requireFreeName } from '../log-names.ts';
 import { requireOwnSchema } from '../mapping.ts';
 import { Output } from '../output.ts';
-import { chooseReducer } from '../reducer.ts';
+import { chooseReducer, manualTime } from '../reducer.ts';
 import { SETTINGS_FILE, type Settings } from '../settings.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
 
@@ -157,8 +157,8 @@ export function segmentCommand() {
     .addHelpText('after', examples('segment budget'))
     .action((log, options) => {
       requireOwnSchema(options, log);
-      return inEnvironment(options, async ({ logs }, output) => {
-        const { position, segment } = await logs.client.startSegment(log);
+      return inEnvironment(options, async ({ logs, deps }, output) => {
+        const { position, segment } = await logs.client.startSegment(log, await manualTime(deps, log));
         output.result({ log, segment, position }, `Segment ${segment} starts at ${formatPosition(position)}`);
       });
     });

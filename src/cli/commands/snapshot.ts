@@ -7,6 +7,7 @@ import { newestSnapshot } from '../../workers/snapshot/snapshot-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 import { requireOwnSchema } from '../mapping.ts';
+import { manualTime } from '../reducer.ts';
 
 export function snapshotCommand() {
   return command('snapshot', 'Append a Snapshot entry, which asks for a snapshot of all entries before it.')
@@ -14,8 +15,8 @@ export function snapshotCommand() {
     .addHelpText('after', examples('snapshot budget'))
     .action((log, options) => {
       requireOwnSchema(options, log);
-      return inEnvironment(options, async ({ logs }, output) => {
-        const { position } = await logs.client.addSnapshot(log);
+      return inEnvironment(options, async ({ logs, deps }, output) => {
+        const { position } = await logs.client.addSnapshot(log, await manualTime(deps, log));
         output.result({ log, position }, `Snapshot entry at ${formatPosition(position)}`);
       });
     });
@@ -86,7 +87,8 @@ export function resumeCommand() {
         await clearStop(deps.blobs, log);
         const was = stop === undefined ? 'was not stopped' : `was stopped by ${stop.code}`;
         // Nobody but the application appends to a mapped log, whose Snapshot entries are virtual.
-        const position = mapped === undefined ? (await logs.client.addSnapshot(log)).position : null;
+        const position =
+          mapped === undefined ? (await logs.client.addSnapshot(log, await manualTime(deps, log))).position : null;
         const next =
           position === null
             ? "'logfold sweep' builds the snapshot that is due"
