@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { makeProgram } from '../../src/cli/program.ts';
+import { settingsOf } from '../../src/cli/settings.ts';
 
 /** Returns the examples in the help of a command, without the word `logfold`. */
 function examplesOf(command: ReturnType<typeof makeProgram>['commands'][number]): string[] {
@@ -36,5 +38,29 @@ describe('the help of a command has examples that the command takes:', () => {
       expect(ran).toHaveLength(1);
       expect(example).toContain(name);
     }
+  });
+});
+
+describe('docs/commands.md', () => {
+  const document = readFileSync(new URL('../../docs/commands.md', import.meta.url), 'utf8');
+
+  test('it lists every command', () => {
+    const [, section = ''] = /^## Commands\n(.*?)^## /ms.exec(document) ?? [];
+    const listed = Array.from(section.matchAll(/^(?:\| )?`(?:logfold )?([a-z]+)/gm), ([, name]) => name);
+    expect([...new Set(listed)].sort()).toEqual([...COMMANDS].sort());
+  });
+
+  test('it has one row for each setting', () => {
+    const settings = makeProgram().commands.flatMap((command) => settingsOf(command));
+    const rows = settings.map((each) => `\`${each.long}\`|\`${each.variable}\`|\`${each.attributeName()}\``);
+    const documented = document.match(/^\| `--.*`LOGFOLD_.*$/gm) ?? [];
+    const cells = documented.map((row) =>
+      row
+        .replaceAll(/ *\| */g, '|')
+        .split('|')
+        .slice(1, 4)
+        .join('|'),
+    );
+    expect(cells.sort()).toEqual([...new Set(rows)].sort());
   });
 });
