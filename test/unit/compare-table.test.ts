@@ -194,7 +194,7 @@ test('a note that cannot be read is an error, and nothing is compared', async ()
   table.lose();
   await table.blobs.put(COMPARE_KEY, new TextEncoder().encode('{"format":2}'));
   await expect(table.compare()).rejects.toThrow(ObjectInvalidError);
-  expect(await table.export()).toEqual([]);
+  await expect(table.export()).rejects.toThrow(UsageError);
 });
 
 describe('exportTable', () => {
@@ -233,6 +233,8 @@ test('an export of a deployment with several tables needs the name of one', asyn
   await orders.deliver();
   await invoices.deliver();
   await expect(orders.export()).rejects.toThrow(UsageError);
+  await expect(orders.export({ at: new Date(0) })).rejects.toThrow(UsageError);
+  await expect(orders.export({ table: 'order' })).rejects.toThrow(UsageError);
   expect(await orders.export({ table: 'orders' })).toEqual(await orders.lines());
   expect(await orders.export({ table: 'invoices' })).toEqual(await invoices.lines());
   // Nor does the comparison of one table touch the revisions of the other.

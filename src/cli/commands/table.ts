@@ -96,7 +96,7 @@ export function tableCommand() {
       'after',
       examples(
         'table export --at 2026-01-31T08:00:00Z --output orders.json.gz',
-        `table revisions {"id":"a"} --table orders`,
+        `table revisions '{"id":"a"}' --table orders`,
         'table compare --table orders --local data',
       ),
     )

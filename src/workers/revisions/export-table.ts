@@ -42,8 +42,9 @@ export interface ExportOptions {
  * import needs it. Memory does not grow with the table.
  *
  * Each log takes two queries. A log with revisions after the time takes about six more.
- * @throws UsageError if the time is invalid, the reducer does not fold revisions of items, or the
- * logs have revisions of several tables or of both kinds and none is named
+ * @throws UsageError if the time is invalid, the reducer does not fold revisions of items, no log
+ * has revisions of the table, or the logs have revisions of several tables or of both kinds and
+ * none is named
  * @throws the errors of {@link loadState}, so that no item is left out in silence
  */
 export async function* exportTable(deps: ExportDeps, { at, table, per }: ExportOptions = {}): AsyncGenerator<string> {
@@ -57,11 +58,13 @@ export async function* exportTable(deps: ExportDeps, { at, table, per }: ExportO
   }
   let [exported, exportedKind] = [table, per];
   let count = 0;
+  let isFound = false;
   for await (const { source, kind, ahead, rest } of inAdvance(logs(), LOGS_AHEAD, (log) =>
     beginLog(deps, log, seconds),
   )) {
     deps.onProgress?.(++count);
     if (source === undefined || (table !== undefined && source !== table)) continue;
+    isFound = true;
     exported ??= source;
     if (source !== exported) {
       throw new UsageError(`the logs have revisions of the tables '${exported}' and '${source}'`, {
@@ -75,10 +78,15 @@ export async function* exportTable(deps: ExportDeps, { at, table, per }: ExportO
     yield* ahead;
     yield* rest;
   }
+  if (!isFound) {
+    throw new UsageError(`no log has revisions of ${table === undefined ? 'a plain table' : `table '${table}'`}`, {
+      advice: "Check --table; 'logfold table compare --table NAME' records the items of a table",
+    });
+  }
 }
 
 interface BegunLog {
-  /** The source table; undefined if the log had no revision. */
+  /** The source table; undefined if the log has no revision. */
   readonly source: string | undefined;
   readonly kind: SourceTable['per'] | undefined;
   readonly ahead: readonly string[];
@@ -86,7 +94,8 @@ interface BegunLog {
 }
 
 async function beginLog(deps: ExportDeps, log: LogId, seconds: number | undefined): Promise<BegunLog> {
-  const draft = await loadAtTime(deps, log, seconds);
+  const { draft: newest } = await loadState(deps, log);
+  const draft = await stateAtTime(deps, { log, newest }, seconds);
   const rest = lines(draft);
   const ahead: string[] = [];
   while (ahead.length < LINES_AHEAD) {
@@ -94,7 +103,7 @@ async function beginLog(deps: ExportDeps, log: LogId, seconds: number | undefine
     if (next.done === true) break;
     ahead.push(next.value);
   }
-  return { source: sourceTableOf(draft), kind: await logKind(deps.platform, log, draft), ahead, rest };
+  return { source: sourceTableOf(newest), kind: await logKind(deps.platform, log, draft), ahead, rest };
 }
 
 async function* lines(draft: ReducerDraft): AsyncGenerator<string> {
@@ -102,9 +111,12 @@ async function* lines(draft: ReducerDraft): AsyncGenerator<string> {
 }
 
 /** The state after all revisions up to a second. */
-async function loadAtTime(deps: ExportDeps, log: LogId, seconds: number | undefined): Promise<ReducerDraft> {
-  const { draft } = await loadState(deps, log);
-  if (seconds === undefined || newestTime(draft) <= seconds) return draft;
+async function stateAtTime(
+  deps: ExportDeps,
+  { log, newest }: { readonly log: LogId; readonly newest: ReducerDraft },
+  seconds: number | undefined,
+): Promise<ReducerDraft> {
+  if (seconds === undefined || newestTime(newest) <= seconds) return newest;
   const at = await positionOfRevisions(deps, log, seconds);
   return (await loadState(deps, log, { at })).draft;
 }

@@ -37,7 +37,9 @@ export const PLAIN_TABLES: Cases = {
   'Leave out --mapping': async (refused) => {
     const words = ['table', 'export', '--output', join(filesOfPlace(), 'unmapped.json')];
     await refused(() => here(...words, '--mapping', 'castore'));
-    await here(...words, ...(await plainTable('unmapped')));
+    const tables = await plainTable('unmapped');
+    await compare('unmapped', tables);
+    await here(...words, ...tables);
   },
   "Write 'logfold table revisions KEY --table NAME'": async (refused) => {
     const tables = await plainTable('keyless');
@@ -54,10 +56,20 @@ export const PLAIN_TABLES: Cases = {
   },
   "Write a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'": async (refused) => {
     const tables = await plainTable('timely');
+    await compare('timely', tables);
     const words = ['table', 'export', '--output', join(filesOfPlace(), 'timely.json.gz'), ...tables];
     for (const time of quoted(await refused(() => here(...words, '--at', '0/7'))).slice(-2)) {
       expect(await here(...words, '--at', time)).toMatchObject({ items: 0 });
     }
+  },
+  "Check --table; 'logfold table compare --table NAME' records the items of a table": async (refused) => {
+    const tables = await plainTable('unrecorded');
+    const words = ['table', 'export', '--output', join(filesOfPlace(), 'unrecorded.json'), ...tables];
+    await refused(() => here(...words));
+    const advice = await refused(() => here(...words, '--table', 'unrecorded'));
+    const [, command = ''] = /'logfold (.*)'/.exec(advice) ?? [];
+    await here(...command.replace('NAME', 'unrecorded').split(' '), '--wait', '0s', ...tables);
+    expect(await here(...words, '--table', 'unrecorded')).toMatchObject({ items: 1 });
   },
   'Write the attributes of the primary key as one JSON object, such as {"id":"a"} or {"id":{"S":"a"}}': async (
     refused,
