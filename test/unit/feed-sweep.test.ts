@@ -54,6 +54,16 @@ describe('a sweep with a feed', () => {
     expect(await endsOf(fed)).toEqual({ [log]: '0/2 +1000', [young]: '0/0 +1000' });
   });
 
+  test('finds the end of the segment before a young one, which a busy log always has', async () => {
+    const fed = new FedSheets();
+    const { sheets } = fed;
+    const log = await sheets.atRest(2);
+    sheets.nowMs += 1_000_000;
+    await sheets.client.startSegment(log);
+    expect(await endsOf(fed, { youngSeconds: 900 })).toEqual({ [log]: '1/1' });
+    expect(await endsOf(fed)).toEqual({ [log]: '2/0 +1000' });
+  });
+
   test('finds the end of a log that another program archives', async () => {
     const fed = new FedSheets();
     const { sheets } = fed;

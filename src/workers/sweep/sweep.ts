@@ -54,8 +54,9 @@ export interface SweepDeps {
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /**
    * Called for each log with its newest entry that is not young, for the feed. Not called for the
-   * feed itself. With it, the query of a log begins at Last Snapshot and not behind it. The sweep
-   * awaits it.
+   * feed itself. With it, the query of a log begins at Last Snapshot and not behind it. If the
+   * newest segment has only young entries, it takes another query for the end of the one before.
+   * The sweep awaits it.
    */
   readonly onEnd?: (log: LogId, end: FoundEnd) => Promise<void>;
   /** Called with the number of logs that the sweep has looked at. */
@@ -269,7 +270,8 @@ class SweepRun {
         if (sent && !isStopped && isMissed) this.#totals.missed++;
       }
     }
-    const found = end?.isUnread === true ? await this.#newestOf(segments.at(-1)) : end?.found;
+    // The segment before a young one may have entries that the stream missed.
+    const found = end?.found ?? (end && (await this.#newestOf(segments.at(end.isUnread ? -1 : -2))));
     if (found !== undefined) await onEnd?.(log, found);
     if (tail !== undefined) {
       this.#totals.tail(tail.entries, tail.isOverdue && isStopped !== true);
@@ -310,7 +312,7 @@ class SweepRun {
     return new SweptEnd({ now: now() / 1000, youngSeconds: this.#options.youngSeconds ?? 0 });
   }
 
-  /** The newest entry of a log that another program snapshots or archives. */
+  /** The newest entry of a segment that was not searched for it. */
   async #newestOf(segment: Segment | undefined): Promise<FoundEnd | undefined> {
     if (segment === undefined) return undefined;
     const newest = await this.#deps.tables.newestEntry(segment.log, segment.segment, { consistent: false });
