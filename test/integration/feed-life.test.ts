@@ -210,10 +210,14 @@ describe('the feed on the engine', () => {
     }
     const last = seen.at(-1)?.checkpoint ?? 0;
     expect(positionOfCheckpoint(last).segment).toBe(0);
-    // The items of the last entry of the feed come again, because not all of them were read.
-    const whole = seen.filter(({ checkpoint }) => checkpoint !== last);
-    seen.splice(whole.length);
-    seen.push(...(await read({ from: whole.at(-1)?.checkpoint ?? 0 })));
+    const rest = await read({ from: last });
+    const placeOf = ({ log, entry }: FeedItem): string => `${log} ${formatPosition(entry.position)}`;
+    const places = new Set(rest.map(placeOf));
+    // Items of the last entry of the feed come again, unless all of them were read.
+    const again = seen.filter((item) => places.has(placeOf(item)));
+    expect(again.filter(({ checkpoint }) => checkpoint !== last)).toEqual([]);
+    seen.splice(seen.length - again.length);
+    seen.push(...rest);
     expect(await byLog(seen)).toEqual(written);
     const checkpoints = seen.map(({ checkpoint }) => checkpoint);
     expect(checkpoints).toEqual(checkpoints.toSorted((a, b) => a - b));
