@@ -10,6 +10,7 @@ import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../func
 import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
+import { streamLabel } from '../revisions/stream-arn.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
@@ -145,10 +146,14 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
 /** Polls the stream of a plain table, and records its changes. */
 function changePoller(options: PipelineOptions, { streamArn, checkpoints, logs }: RecordedTable): StreamPoller {
   const deps = { logs: async () => logs, report: options.onEvent };
+  // Dynoxide shows the records of earlier streams in a new one, whose label is its time in seconds.
+  const label = Number(streamLabel(streamArn));
+  const began = Number.isNaN(label) ? 0 : Math.floor(label) * 1000;
   return new StreamPoller({
     client: options.streams,
     streamArn,
     checkpoints,
+    filter: ({ createdMs = began }) => createdMs >= began,
     handler: (records) =>
       recordChanges(
         deps,

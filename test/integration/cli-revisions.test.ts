@@ -1,6 +1,12 @@
 import { join } from 'node:path';
-import { DeleteItemCommand, DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  DeleteItemCommand,
+  DynamoDBClient,
+  PutItemCommand,
+  type StreamSpecification,
+  UpdateTableCommand,
+} from '@aws-sdk/client-dynamodb';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { CliPlace } from '../support/cli-place.ts';
 import { createItemTable } from '../support/item-table.ts';
 import { clientConfig } from '../support/shared-engine.ts';
@@ -49,6 +55,21 @@ describe('work on the embedded engine', () => {
     const worked = await place.json(...WORK);
     expect(worked).toMatchObject({ revisions: 120, failures: [] });
     expect(worked.snapshots).toBeGreaterThan(0);
+  });
+
+  test('it records no change again if the stream is turned off and on', async () => {
+    const stream = (StreamSpecification: StreamSpecification) => {
+      return dynamodb.send(new UpdateTableCommand({ TableName: TABLE, StreamSpecification }));
+    };
+    await put('toggled', 'Ann');
+    expect(await place.json(...WORK)).toMatchObject({ revisions: 1, gaps: 0 });
+    const second = Math.floor(Date.now() / 1000);
+    await vi.waitUntil(() => Math.floor(Date.now() / 1000) > second, { timeout: 2_000 });
+    await stream({ StreamEnabled: false });
+    await put('toggled', 'Bob');
+    await stream({ StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' });
+    await put('toggled', 'Cid');
+    expect(await place.json(...WORK)).toMatchObject({ revisions: 1, gaps: 1 });
   });
 
   test('without --per, the logs that exist decide whether items or partition keys have logs', async () => {
