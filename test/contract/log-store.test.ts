@@ -522,8 +522,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     });
 
     test('it is refused if the attributes do not fit the item', async () => {
-      const { log, stored, item } = await entryWith({ large: { B: new Uint8Array(200 * 1024) } });
-      const set = { larger: { B: new Uint8Array(200 * 1024) } };
+      const { log, stored, item } = await entryWith({ large: { S: 'x'.repeat(200 * 1024) } });
+      const set = { larger: { S: 'x'.repeat(200 * 1024) } };
       await expect(store.updateAttributes(log, place, { ...NONE, set })).rejects.toThrow(TooLargeError);
       expect(await stored()).toEqual(item);
       expect(await store.updateAttributes(log, place, { ...NONE, set, remove: ['large'] })).toBe(undefined);

@@ -65,9 +65,9 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
   });
 
   test('a chunk with a flipped bit is refused or has the same content', () => {
-    for (const altered of bitFlips(whole.bytes)) {
-      expect([toHex(chunk.canonical), 'corrupt']).toContain(opened(altered, whole));
-    }
+    const results = new Set<string>();
+    for (const altered of bitFlips(whole.bytes)) results.add(opened(altered, whole));
+    expect([toHex(chunk.canonical), 'corrupt']).toEqual(expect.arrayContaining([...results]));
   });
 
   test('a damaged chunk is refused or has the same content', () => {

@@ -1,3 +1,4 @@
+import { deepStrictEqual } from 'node:assert';
 import { describe, expect, test } from 'vitest';
 import { manualTime } from '../../src/cli/reducer.ts';
 import { EntryRejectedError } from '../../src/errors.ts';
@@ -354,7 +355,7 @@ test('the largest item, and one as deep as DynamoDB stores, come back as they we
   table.put({ ...part('blue'), deep });
   expect(await record(table)).toEqual({ recorded: 2, gaps: 0, failed: [] });
   const [first, second] = await revisionsOf(table, BOLT);
-  expect(first?.item).toEqual(large);
+  deepStrictEqual(first?.item, large);
   expect(second?.item).toEqual({ ...part('blue'), deep });
 });
 

@@ -90,10 +90,9 @@ describe('a root', () => {
   });
 
   test('a root with a flipped bit is refused or has the same state, with and without a known id', () => {
-    for (const altered of bitFlips(stored)) {
-      expect(['refused', root.stateHash]).toContain(found(altered, id));
-      expect(['refused', root.stateHash]).toContain(found(altered));
-    }
+    const results = new Set<string>();
+    for (const altered of bitFlips(stored)) results.add(found(altered, id)).add(found(altered));
+    expect([root.stateHash, 'refused']).toEqual(expect.arrayContaining([...results]));
   });
 
   test('a damaged root is refused or has the same state, compressed or not', () => {
