@@ -32,7 +32,7 @@ const SLOW_UNIT = [
   'test/unit/{advice,archive-continuations,body,cli-*,collect-worker-race,cost,rebuild-worker,scratch}.test.ts',
 ];
 
-const FEW = { LOGFOLD_HISTORIES: '5', LOGFOLD_RUN_SHARE: '0.2' };
+const FEW = { LOGFOLD_HISTORIES: '5', LOGFOLD_RUN_SHARE: '0.1' };
 const MANY = { LOGFOLD_HISTORIES: '500', LOGFOLD_RUN_SHARE: '1' };
 
 /** The stack needs Python and has its own configuration. */

@@ -319,7 +319,7 @@ test('an archive returns every range of its entries, without expiry', { tags: ['
         deepStrictEqual(await allItems(archive.items(from, to)), originals.slice(from, to));
       }
     }),
-    { numRuns: propertyRuns(100) },
+    { numRuns: propertyRuns(100, 20) },
   );
   // The test must cover borders between frames.
   expect(several).toBeGreaterThan(0);

@@ -126,7 +126,7 @@ describe('documents of collections', () => {
         changes += model.names.reduce((sum, name) => sum + model.version(name), 0);
         expect(await hashOf(draft, nodes, chunks)).toBe(await hashOf(plain, nodeStore(options), new MemoryChunks()));
       }),
-      { numRuns: propertyRuns(100) },
+      { numRuns: propertyRuns(100, 20) },
     );
     expect(changes).toBeGreaterThan(propertyRuns(100));
   });
@@ -159,7 +159,7 @@ describe('documents of collections', () => {
           }
         }
       }),
-      { numRuns: propertyRuns(30) },
+      { numRuns: propertyRuns(30, 6) },
     );
   });
 });

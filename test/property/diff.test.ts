@@ -110,7 +110,7 @@ describe('a diff of states', () => {
         expect(applyDiff(left, changes)).toEqual(right);
         if (changes.length > 0) compared++;
       }),
-      { numRuns: propertyRuns(200) },
+      { numRuns: propertyRuns(200, 40) },
     );
     expect(compared).toBeGreaterThan(propertyRuns(20));
   });

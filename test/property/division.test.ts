@@ -183,6 +183,6 @@ test('after a sweep no log has more than its policy allows since its newest Snap
       if (byHand === 0 && !taken.some(({ kind }) => kind === 'segment')) expect(inARow).toBe(0);
       expect(await divided.replays()).not.toBe(false);
     }),
-    { numRuns: propertyRuns(300) },
+    { numRuns: propertyRuns(300, 60) },
   );
 });

@@ -81,7 +81,7 @@ describe('the differences between two moments, across snapshots, flushes and arc
           expect(applyDiff(dumpModel(edits.slice(0, before)), changes)).toEqual(dumpModel(edits.slice(0, after)));
         }
       }),
-      { numRuns: propertyRuns(60) },
+      { numRuns: propertyRuns(60, 12) },
     );
   });
 
@@ -106,7 +106,7 @@ describe('the differences between two moments, across snapshots, flushes and arc
           }
         },
       ),
-      { numRuns: propertyRuns(40) },
+      { numRuns: propertyRuns(40, 8) },
     );
   });
 });

@@ -60,7 +60,7 @@ test('a flush changes nothing that is read, regardless of the folds before and a
       }
       expect(await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).toMatchObject({ equal: true });
     }),
-    { numRuns: propertyRuns(150) },
+    { numRuns: propertyRuns(150, 30) },
   );
   // At least one history must buffer edits.
   expect(compacted).toBeGreaterThan(0);

@@ -142,7 +142,7 @@ describe('the history of a sheet', () => {
           });
         });
       }),
-      { numRuns: propertyRuns(60) },
+      { numRuns: propertyRuns(60, 12) },
     );
   });
 });
@@ -211,7 +211,7 @@ describe('the history of a document', () => {
           return revisionsOf(documentChanges(entries).get(id) ?? []);
         });
       }),
-      { numRuns: propertyRuns(60) },
+      { numRuns: propertyRuns(60, 12) },
     );
   });
 });

@@ -190,6 +190,6 @@ test.each([
         if (edit !== undefined) before.push(edit);
       }
     }),
-    { numRuns: propertyRuns(40) },
+    { numRuns: propertyRuns(40, 8) },
   );
 });

@@ -83,7 +83,7 @@ describe('a fold of a random reducer', () => {
         if (Object.hasOwn(Object(plain), 'stopped')) stopped++;
         else ended++;
       }),
-      { numRuns: propertyRuns(400) },
+      { numRuns: propertyRuns(400, 80) },
     );
     // The test needs folds that stop and folds that do not.
     expect(Math.min(stopped, ended)).toBeGreaterThan(propertyRuns(20));

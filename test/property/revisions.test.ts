@@ -136,6 +136,6 @@ test('records that come twice, together or never give one revision each', { tags
       }
       await logs.close();
     }),
-    { numRuns: propertyRuns(100) },
+    { numRuns: propertyRuns(100, 20) },
   );
 });
