@@ -42,9 +42,10 @@ export interface ExportOptions {
  * import needs it. Memory does not grow with the table.
  *
  * Each log takes two queries. A log with revisions after the time takes about six more.
- * @throws UsageError if the time is invalid, the reducer does not fold revisions of items, no log
- * has revisions of the table, or the logs have revisions of several tables or of both kinds and
- * none is named
+ * @throws UsageError if the time is invalid, the reducer does not fold revisions of items, or no
+ * log has revisions of the table
+ * @throws UsageError if the logs have revisions of several tables or of both kinds, and none is
+ * named
  * @throws the errors of {@link loadState}, so that no item is left out in silence
  */
 export async function* exportTable(deps: ExportDeps, { at, table, per }: ExportOptions = {}): AsyncGenerator<string> {
