@@ -78,7 +78,7 @@ export class GroupMember {
       if (!waits) {
         const until = new Date(lease.until).toISOString();
         throw new FeedGroupBusyError(`another member of group '${group}' reads the feed`, {
-          advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\``,
+          advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\`, on the command line --follow`,
         });
       }
       await deps.sleep(RETRY_MS, signal);

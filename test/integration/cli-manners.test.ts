@@ -252,7 +252,7 @@ describe('the output for people', () => {
     const file = join(place.directory, 'edits.ndjson');
     await writeFile(file, '{"op":"set","cells":[[0,0,"a,b"],[1,1,"x"]]}');
     const appended = await say('append', log, file);
-    expect(appended.stdout).toMatch(/^1 entry, 0 snapshots and 0 segments appended; 0 checks passed\n$/);
+    expect(appended.stdout).toBe('1 entry appended\n');
 
     expect((await say('export', log)).stdout).toBe('"a,b",\n,x\n');
     expect((await say('view', log, '--rows', '1:3', '--columns', '1:3')).stdout).toBe('x,\n,\n');
@@ -693,7 +693,7 @@ describe('append from a source that can be read only once', () => {
       file,
       ...place.words,
     ]);
-    expect(answer, answer.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^2 entries,/) });
+    expect(answer, answer.stderr).toMatchObject({ code: 0, stdout: '2 entries appended\n' });
     expect(await readdir(temporary)).toEqual([]);
   });
 

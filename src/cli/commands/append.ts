@@ -85,12 +85,15 @@ export async function appendFile(log: LogId, file: string, options: AppendFileOp
         stop.removeEventListener('abort', onStop);
       }
       const { entries, repeated, snapshots, segments, checks, unchecked } = started.counts;
-      const known = repeated > 0 ? ` (${repeated} more are in the log already)` : '';
-      const skipped = unchecked > 0 ? `; ${count(unchecked, 'check line')} skipped without --check` : '';
-      output.result(
-        { log, ...started.counts, last: started.last ?? null },
-        `${countEntries(entries)}${known}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${skipped}`,
-      );
+      const known = repeated > 0 ? ` (${repeated} more in the log already)` : '';
+      const parts = [
+        `${countEntries(entries)} appended${known}`,
+        ...(snapshots > 0 ? [`${count(snapshots, 'snapshot')} asked for`] : []),
+        ...(segments > 0 ? [`${count(segments, 'segment')} started`] : []),
+        ...(checks > 0 ? [`${count(checks, 'check')} passed`] : []),
+        ...(unchecked > 0 ? [`${count(unchecked, 'check line')} skipped without --check`] : []),
+      ];
+      output.result({ log, ...started.counts, last: started.last ?? null }, parts.join(', '));
     });
   } catch (error) {
     throw error instanceof InterruptedError ? describe(error) : nameLine(error, appender?.inFlight);

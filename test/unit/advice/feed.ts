@@ -35,7 +35,9 @@ export const FEED: Cases = {
     expect(await read(end ?? -1)).toHaveLength(0);
     expect(await read(start ?? -1)).toHaveLength(1);
   },
-  'Try again when it has ended, at the latest after …, or wait with `follow`': async (refused) => {
+  'Try again when it has ended, at the latest after …, or wait with `follow`, on the command line --follow': async (
+    refused,
+  ) => {
     const fed = new FedLogs();
     await fed.groups.take('search', { owner: 'ann', until: fed.clock.nowMs + 60_000 }, first, NOW);
     const advice = await refused(() => Array.fromAsync(fed.logs.feed.consume('search')));
