@@ -53,25 +53,6 @@ test('docs/operations.md has the costs of a feed and of revisions that a run cou
     ?.replace(/ +/g, ' ')
     .replace(/-{3,}/g, '---');
   // The last column has Lambda's time, which is measured.
-  const counted = (report = ''): string[][] => report.split('\n').map((row) => row.replace(/[^|]*\|$/, '').split('|'));
-  const [inDocument, now] = [counted(printed), counted(await streamCostsReport(DEFAULT_OPTIONS.requestMs))];
-  expect(now.map(textsOf)).toEqual(inDocument.map(textsOf));
-  // Which of the logs stay open depends on the order in which promises of parallel appends resolve.
-  const numbers = now.flatMap(numbersOf);
-  expect(numbers.length).toBeGreaterThan(100);
-  for (const [i, number] of inDocument.flatMap(numbersOf).entries()) {
-    expect(Math.abs((numbers[i] ?? 0) - number), `${number} in the document`).toBeLessThanOrEqual(number / 100);
-  }
+  const counted = (report = ''): string[] => report.split('\n').map((row) => row.replace(/[^|]*\|$/, ''));
+  expect(counted(printed)).toEqual(counted(await streamCostsReport(DEFAULT_OPTIONS.requestMs)));
 });
-
-function numbersOf(row: readonly string[]): number[] {
-  return row.filter(isNumber).map((cell) => Number(cell.replaceAll(',', '')));
-}
-
-function textsOf(row: readonly string[]): string[] {
-  return row.filter((cell) => !isNumber(cell));
-}
-
-function isNumber(cell: string): boolean {
-  return /^ ?[\d,]+ ?$/.test(cell);
-}

@@ -68,6 +68,8 @@ export class RevisionLogs {
     this.#open.set(log, open);
     open.users++;
     try {
+      // Before the work: which documents stay open must not depend on how long work takes.
+      await this.#closeOldest();
       return await work(await open.document, { wasOpen: before !== undefined });
     } catch (error) {
       // The next use opens the log again.
