@@ -4,13 +4,16 @@ import { type LogId, logIdFromBytes } from '../ids/log-id.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { type KeyNames, keyText } from '../state/items/item-key.ts';
 
+/** The kinds of logs of revisions: one for each item, or one for each partition key. */
+export const LOG_KINDS = ['item', 'partition'] as const;
+
 /** A table whose items have revisions. It knows nothing of logfold. */
 export interface SourceTable {
   readonly table: string;
   /** The names of the partition key and, if the table has one, of the sort key. */
   readonly keyNames: KeyNames;
   /** Whether each item has a log, or all items of a partition key share one. */
-  readonly per: 'item' | 'partition';
+  readonly per: (typeof LOG_KINDS)[number];
   /** The attribute that names who changed the item; none by default. */
   readonly actor?: string | undefined;
 }

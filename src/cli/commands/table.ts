@@ -8,8 +8,7 @@ import { sleep } from '../../adapters/platform/node-logs.ts';
 import { type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item } from '../../log/attribute.ts';
-import type { SourceTable } from '../../revisions/source-table.ts';
-import { revisionLog } from '../../revisions/source-table.ts';
+import { LOG_KINDS, revisionLog, type SourceTable } from '../../revisions/source-table.ts';
 import { itemKey, type KeyNames } from '../../state/items/item-key.ts';
 import { type ItemRevision, readItemRevision } from '../../state/items/item-revision.ts';
 import { ITEMS_MAP, items } from '../../state/items/reducer.ts';
@@ -82,7 +81,7 @@ export function tableCommand() {
       new Option(
         '--per <what>',
         'whether an item or a partition key has a log; by default as the logs that exist',
-      ).choices(['item', 'partition'] as const),
+      ).choices(LOG_KINDS),
     )
     .option('--actor <attribute>', 'for compare: the attribute that names who changed an item')
     .option('--wait <duration>', `for compare: the wait before a second look; default: ${WAIT}s`, parseDuration)
@@ -217,7 +216,7 @@ function possibleSources({ table, per, keys }: { readonly table: string; readonl
           [first, second],
           [second, first],
         ];
-  const kinds = per === undefined ? (['item', 'partition'] as const) : [per];
+  const kinds = per === undefined ? LOG_KINDS : [per];
   return kinds.flatMap((kind) => orders.map((keyNames): SourceTable => ({ table, keyNames, per: kind })));
 }
 

@@ -6,6 +6,7 @@ import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } 
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { divides, mappedLayout, REVISIONS_DIVISION } from '../../log/division-policy.ts';
 import { readPolicies } from '../../retention/policies.ts';
+import { LOG_KINDS } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -27,7 +28,7 @@ export function workCommand() {
       new Option(
         '--per <what>',
         'with --revisions-of: whether an item or a partition key has a log; default: as before, or item',
-      ).choices(['item', 'partition'] as const),
+      ).choices(LOG_KINDS),
     )
     .option('--actor <attribute>', 'with --revisions-of: the attribute that names who changed an item')
     .addHelpText('after', POLICY_HELP)

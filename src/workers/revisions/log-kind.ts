@@ -3,7 +3,7 @@ import { FEED_LOG } from '../../feed/feed-log.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { START } from '../../ids/position.ts';
 import type { TableReader } from '../../log/log-store.ts';
-import { revisionLog, type SourceTable } from '../../revisions/source-table.ts';
+import { LOG_KINDS, revisionLog, type SourceTable } from '../../revisions/source-table.ts';
 import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { keyNamesOf } from '../../state/items/item-key.ts';
 import { type ItemsState, liveItems, sourceTableOf } from '../../state/items/items.ts';
@@ -24,12 +24,10 @@ export async function logKind(
   if (table === undefined) return undefined;
   for await (const { key, item } of liveItems(state)) {
     const keyNames = keyNamesOf(key, item);
-    return keyNames && PER.find((per) => revisionLog(platform, { table, keyNames, per }, item) === log);
+    return keyNames && LOG_KINDS.find((per) => revisionLog(platform, { table, keyNames, per }, item) === log);
   }
   return undefined;
 }
-
-const PER = ['item', 'partition'] as const;
 
 /**
  * Whether items or partition keys of a table have logs, by the first logs that are found; undefined
