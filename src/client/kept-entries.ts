@@ -34,9 +34,8 @@ export async function* keptEntries(keeper: EntryKeeper, log: LogId, range: KeptR
   let { limit = Number.POSITIVE_INFINITY } = range;
   for (let { from } = range; ; ) {
     try {
-      for await (const page of isOpen
-        ? readUpTo(keeper, log, { from, to, limit })
-        : readEntries(keeper, log, { from, to })) {
+      const pages = isOpen ? readUpTo(keeper, log, { from, to, limit }) : readEntries(keeper, log, { from, to });
+      for await (const page of pages) {
         yield page;
         limit -= page.length;
         const last = page.at(-1);

@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { toBase64, toHex } from '../../codec/bytes.ts';
 import { UsageError } from '../../errors.ts';
-import type { StoredItem } from '../../log/attribute.ts';
+import type { StoredAttribute, StoredItem } from '../../log/attribute.ts';
 import { MAX_STRING_KEY_LENGTH } from '../../tree/key.ts';
 
 /** The names of the attributes that make the primary key of a table: partition key, sort key. */
@@ -51,12 +51,17 @@ export function keyNamesOf(key: string, item: StoredItem): KeyNames | undefined 
 }
 
 function isKeyPart(item: StoredItem, name: string): boolean {
-  const { S, N, B } = (Object.hasOwn(item, name) ? item[name] : undefined) ?? {};
+  const { S, N, B } = attributeOf(item, name);
   return (S ?? N ?? B) !== undefined;
 }
 
+/** An attribute, without fields if it is missing. A prototype may have a property of this name. */
+function attributeOf(item: StoredItem, name: string): StoredAttribute {
+  return (Object.hasOwn(item, name) ? item[name] : undefined) ?? {};
+}
+
 function attributeText(name: string, keys: StoredItem): string {
-  const { S, N, B } = (Object.hasOwn(keys, name) ? keys[name] : undefined) ?? {};
+  const { S, N, B } = attributeOf(keys, name);
   if (S !== undefined) return JSON.stringify({ S });
   if (B !== undefined) return JSON.stringify({ B: toBase64(B) });
   const number = N === undefined ? undefined : plainNumber(N);
