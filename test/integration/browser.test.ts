@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createContext, runInContext } from 'node:vm';
 import { expect, test } from 'vitest';
@@ -46,6 +48,13 @@ test('the code of a page is small and has no module of Node', async () => {
   const [bytes, all] = [gzippedBytes(script), gzippedBytes(whole)];
   console.log(`The code of a page has ${bytes} bytes gzipped, and ${all} with Zstandard in WebAssembly.`);
   expect(bytes).toBeLessThan(MAX_GZIPPED_BYTES);
+  const stated = /code of a page has about\s(\d+) KB gzipped, and Zstandard adds (\d+) KB/.exec(
+    readFileSync(join(import.meta.dirname, '../../docs/library.md'), 'utf8'),
+  );
+  // The document rounds.
+  for (const [i, measured] of [bytes, all - bytes].entries()) {
+    expect(Math.abs(Number(stated?.[i + 1]) * 1000 - measured)).toBeLessThan(measured / 10);
+  }
   const packages = modules.map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean);
   expect([...new Set(packages)].sort()).toEqual([
     '@noble/hashes',

@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type DemoResult, describeResult } from '../../examples/demo/report.ts';
+import { SNAPSHOT_EVERY } from '../../examples/demo/team.ts';
+import { codeBlocks } from '../support/code-blocks.ts';
 
 const DEMO = fileURLToPath(new URL('../../examples/demo/main.ts', import.meta.url));
 
@@ -69,6 +72,29 @@ describe('the demo', () => {
     expect(usage.logfold.s3.puts).toBeGreaterThanOrEqual(snapshots.chunksWritten);
     expect(usage.team.dynamodb.writeUnits).toBeGreaterThanOrEqual(entries.entries);
     expect(await readdir(temporary)).toEqual([]);
+  });
+
+  test('gives the figures that README.md states', async () => {
+    const { code, stdout } = await answerOf(startDemo(['--json']));
+    expect(code).toBe(0);
+    const result: DemoResult = JSON.parse(stdout);
+    const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
+    const report = describeResult(result).split('\n');
+    const [shown = ''] = codeBlocks('README.md', 'text', 'See it work');
+    expect(shown.split('\n').filter((line) => !report.some((each) => each.startsWith(line)))).toEqual([]);
+    const { entries, snapshots, usage, sheet } = result;
+    const [team, { dynamodb, s3 }] = [usage.team.dynamodb, usage.logfold];
+    const number = (value: number): string => value.toLocaleString('en');
+    expect(readme.replaceAll(/\s+/g, ' ')).toContain(
+      `appending ${number(entries.entries)} entries takes ${number(team.writeUnits)} write units. ` +
+        `Folding them into ${snapshots.snapshots} snapshots of ${number(sheet.cells)} cells takes ` +
+        `${dynamodb.writeUnits} write units, ${dynamodb.readUnits} read units, ` +
+        `${s3.puts} PUTs, ${s3.gets} GETs and ${s3.lists} LISTs. ` +
+        `It takes one snapshot every ${SNAPSHOT_EVERY} entries, and one at the start of each of its ${entries.segments} segments.`,
+    );
+    const perMillion = (dollars: number): string => `\\$${((dollars / entries.entries) * 1e6).toFixed(2)} `;
+    expect(readme).toMatch(new RegExp(`entries, to append +\\| ${perMillion(result.cost.team)}`));
+    expect(readme).toMatch(new RegExp(`entries, to fold into snapshots +\\| ${perMillion(result.cost.logfold)}`));
   });
 
   test('ends at an interrupt with an error, and leaves nothing behind', async () => {

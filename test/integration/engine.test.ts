@@ -1,6 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { DatabaseSync } from 'node:sqlite';
-import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { DescribeTableCommand, DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import {
+  DescribeStreamCommand,
+  DynamoDBStreamsClient,
+  GetRecordsCommand,
+  GetShardIteratorCommand,
+} from '@aws-sdk/client-dynamodb-streams';
 import { describe, expect, test, vi } from 'vitest';
 import { EngineError, UsageError } from '../../src/errors.ts';
 import { joinEngine } from '../../src/local/engine.ts';
@@ -151,6 +157,27 @@ describe.skipIf(findDynoxide() === undefined)('the engine of several processes',
     await engine.leave();
     await expectGone(pids);
     expect(engine.lost.aborted).toBe(false);
+  });
+
+  test('writes stream records as docs/commands.md states: into one shard, also for a write that changes nothing', async () => {
+    const member = new Member(await temporaryDirectory());
+    const config = clientConfig(String((await member.hear()).endpoint));
+    const [client, streams] = [new DynamoDBClient(config), new DynamoDBStreamsClient(config)];
+    await write(config.endpoint, 'same');
+    await write(config.endpoint, 'same');
+    const { Table } = await client.send(new DescribeTableCommand({ TableName: 'Entry' }));
+    const StreamArn = Table?.LatestStreamArn;
+    const { StreamDescription } = await streams.send(new DescribeStreamCommand({ StreamArn }));
+    const [shard, ...others] = StreamDescription?.Shards ?? [];
+    expect(others).toEqual([]);
+    const { ShardIterator } = await streams.send(
+      new GetShardIteratorCommand({ StreamArn, ShardId: shard?.ShardId, ShardIteratorType: 'TRIM_HORIZON' }),
+    );
+    const { Records } = await streams.send(new GetRecordsCommand({ ShardIterator }));
+    expect(Records?.map(({ eventName }) => eventName)).toEqual(['INSERT', 'MODIFY']);
+    client.destroy();
+    streams.destroy();
+    expect(await member.leave()).toBe(0);
   });
 
   test('has an index for the newest stream record', async () => {

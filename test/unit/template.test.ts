@@ -12,7 +12,14 @@ import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { divides, MAPPED_DIVISION, MAX_DIVISION, REVISIONS_DIVISION } from '../../src/log/division-policy.ts';
 import { MAPPING_NAMES } from '../../src/mapping/ready-made.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
-import { ADOPT_KEY, CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
+import {
+  ADOPT_KEY,
+  COMPARE_KEY,
+  CONDEMNED_PREFIX,
+  LOGS_PREFIX,
+  POLICIES_KEY,
+  SWEEP_KEY,
+} from '../../src/store/keys.ts';
 import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
 import { passesFilter } from '../support/event-filter.ts';
 import { type Resource, readTemplate, type Stack, type Template } from '../support/template.ts';
@@ -1212,6 +1219,17 @@ describe('alarms and the dashboard', () => {
         `${invocations.toLocaleString('en-US')} times a month, for ${Math.round(cents)} cents. ` +
         `Its time at ${memoryMb} MB, 20 ms each, costs ${Math.round(timeCents)} cents more.`,
     );
+  });
+
+  test('BucketName lists everything that logfold keeps in a bucket', () => {
+    const kept = [LOGS_PREFIX, CONDEMNED_PREFIX, POLICIES_KEY, SWEEP_KEY, ADOPT_KEY, COMPARE_KEY];
+    const names = kept.join(', ').replace(/, ([^,]+)$/, ' and $1');
+    expect(readFileSync(join(ROOT, 'template.yaml'), 'utf8').replaceAll(/\s+/g, ' ')).toContain(
+      `logfold uses ${names} in it`,
+    );
+    // Every key at the top of the bucket is one of these constants.
+    const stated = readFileSync(join(ROOT, 'src/store/keys.ts'), 'utf8').matchAll(/^export const \w+ = '([^']+)';$/gm);
+    expect(Array.from(stated, ([, key]) => key).sort()).toEqual(kept.toSorted());
   });
 
   test('a stack without monitoring has no alarms and no dashboard', () => {
