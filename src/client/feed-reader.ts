@@ -1,7 +1,7 @@
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import type { Value } from '../codec/value.ts';
 import { CheckpointInvalidError, EntryExistsError, EntryGapError, LogNotFoundError } from '../errors.ts';
-import { checkpointOf } from '../feed/checkpoint.ts';
+import { checkpointOf, MAX_EPOCH_ENTRIES } from '../feed/checkpoint.ts';
 import { FEED_ENTRY_VERSIONS, readSpans, type Span } from '../feed/feed-entry.ts';
 import { FEED_LOG } from '../feed/feed-log.ts';
 import { restartPosition } from '../feed/feed-reducer.ts';
@@ -33,7 +33,8 @@ export interface FeedItem {
   /** As `logs.client.query` returns it; Snapshot and End Segment entries too. */
   readonly entry: Entry;
   /**
-   * Decodes the body, and loads it if it lies in the bucket; null if there is none. Throws the
+   * Decodes the body, and loads it if it lies in the bucket; null if there is none. Snapshot and
+   * End Segment entries have none: a complete Snapshot entry carries a root instead. Throws the
    * errors of a body that cannot be read, so that such an entry stops only those who need its body.
    */
   readonly body: () => Promise<Value>;
@@ -75,8 +76,8 @@ export interface FeedPass {
 /** Spans that are requested ahead. At most 2 MB of entries of each are in memory. */
 const SPANS_AHEAD = 16;
 
-/** No entry of the feed is behind this position. */
-const BEHIND_ALL: Position = { segment: MAX_NUMBER, entry: 0 };
+/** Behind the position of every checkpoint. */
+const BEHIND_ALL: Position = { segment: MAX_NUMBER, entry: MAX_EPOCH_ENTRIES };
 
 /** Attempts to find the end of the feed while epochs begin. */
 const END_ATTEMPTS = 3;
@@ -183,16 +184,17 @@ export class FeedReader {
     const begun = inAdvance(spans, SPANS_AHEAD, (listed) => this.#begin(listed, skipExpired));
     for await (const { span, index, during, after, first, rest } of begun) {
       for (let page = first; page.done !== true; page = await rest.next()) {
-        const bodies = new BodiesAhead(
-          this.#deps.blobs,
-          page.value.filter(({ external }) => external !== undefined),
-        );
+        const { blobs, types } = this.#deps;
+        const isReserved = ({ type }: Entry): boolean => types.includes(type);
+        const external = page.value.filter((entry) => entry.external !== undefined && !isReserved(entry));
+        const bodies = new BodiesAhead(blobs, external);
         for (const entry of page.value) {
           const isLast = comparePositions(entry.position, span.to) === 0;
           const checkpoint = isLast ? after : during;
           const behind =
             checkpoint === during ? { checkpoint, within: { span: index, to: entry.position } } : { checkpoint };
-          yield { item: { checkpoint, log: span.log, entry, body: () => bodies.load(entry) }, behind };
+          const body = async (): Promise<Value> => (isReserved(entry) ? null : bodies.load(entry));
+          yield { item: { checkpoint, log: span.log, entry, body }, behind };
         }
       }
     }

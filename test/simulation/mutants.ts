@@ -862,6 +862,19 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'root-for-body',
+    fault: 'a reader of the feed decodes the root of a complete Snapshot entry as its body',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/feed-reader.ts',
+        from: '(isReserved(entry) ? null : bodies.load(entry))',
+        to: 'bodies.load(entry)',
+      },
+    ],
+  },
+  {
     name: 'old-image-for-new',
     fault: 'a revision has the item as it was before the change',
     test: 'test/property/revisions.test.ts',

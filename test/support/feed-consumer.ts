@@ -1,6 +1,8 @@
 import type { FeedItem } from '../../src/client/feed.ts';
+import type { Value } from '../../src/codec/value.ts';
 import { AppendUncertainError, FeedGroupBusyError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { FeedPorts, FeedWorld } from './feed-world.ts';
 import { SeenEntries, type SeenReading } from './seen-entries.ts';
 import { isInjected } from './sim-client.ts';
@@ -56,7 +58,7 @@ export class FeedConsumer {
     // Some consumers end in the middle.
     let rest = random.chance(0.3) ? random.integer(1, 50) : Number.POSITIVE_INFINITY;
     for await (const item of items) {
-      await ports.process.intercept('process', async () => this.#process(reading, item));
+      await ports.process.intercept('process', async () => this.#process(reading, item, await item.body()));
       if (--rest === 0) break;
       if (isOver()) end.abort();
     }
@@ -76,8 +78,12 @@ export class FeedConsumer {
     this.#checkpoint = checkpoint;
   }
 
-  #process(reading: SeenReading, item: FeedItem): void {
+  #process(reading: SeenReading, item: FeedItem, body: Value): void {
     reading.see(item);
+    // Every entry of an application has a body.
+    if ((body === null) !== RESERVED_TYPES.includes(item.entry.type)) {
+      throw new Error(`${this.name} got ${item.entry.type} of ${item.log} with the body ${JSON.stringify(body)}`);
+    }
     this.processed++;
     if (!this.#isGroup) this.#goOn(Math.max(this.#checkpoint, item.checkpoint));
   }

@@ -3,6 +3,8 @@ import type { FeedItem } from '../../src/client/feed.ts';
 import { checkpointOf } from '../../src/feed/checkpoint.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import { rootOf } from '../../src/log/entry.ts';
+import { rootKey } from '../../src/store/keys.ts';
 import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { NOON } from '../support/logs.ts';
@@ -50,6 +52,22 @@ describe('reading the feed', () => {
     const items = await Array.fromAsync(fed.logs.feed.read());
     expect(items[1]?.entry.external).toBeDefined();
     expect(await Promise.all(items.map(({ body }) => body()))).toEqual([null, large, 2]);
+  });
+
+  test('has no body for a Snapshot entry, which carries a root or its key', async () => {
+    const fed = new FedLogs();
+    const log = await fed.create();
+    await fed.append(log, 1);
+    await fed.snapshot(log);
+    await fed.feed(log);
+    const { position } = await fed.logs.client.addSnapshot(log);
+    const key = rootKey(log, position, '00'.repeat(32));
+    await fed.tables.completeSnapshot(log, position, { key });
+    await fed.feed(log);
+    const items = await Array.fromAsync(fed.logs.feed.read());
+    expect(items.map(({ entry }) => rootOf(entry) !== undefined)).toEqual([false, false, true, true]);
+    expect(items[3]?.entry.external).toBe(key);
+    expect(await Promise.all(items.map(({ body }) => body()))).toEqual([null, 1, null, null]);
   });
 
   test('crosses segments of logs and epochs of the feed', async () => {
@@ -152,15 +170,20 @@ describe('reading the feed', () => {
   });
 
   test('refuses a checkpoint behind the end, and what is no checkpoint', async () => {
-    const { feed } = await twoLogs();
+    const { fed, feed } = await twoLogs();
     const [next, later] = [4, checkpointOf({ segment: 1, entry: 0 })];
-    for (const from of [next, later]) {
-      await expect(Array.fromAsync(feed.read({ from }))).rejects.toMatchObject({ code: 'CHECKPOINT_INVALID' });
+    const highest = 2 ** 52 - 1;
+    const ofLastEpoch = [highest - 2 ** 20, highest - 2 ** 20 + 1, highest - 2 ** 20 + 2, highest];
+    for (const from of [next, later, ...ofLastEpoch]) {
+      for (const { logs } of [fed, new FedLogs()]) {
+        for (const follow of [false, true]) {
+          const reading = Array.fromAsync(logs.feed.read({ from, follow }));
+          await expect(reading, `${from}`).rejects.toMatchObject({ code: 'CHECKPOINT_INVALID' });
+        }
+      }
     }
-    await expect(Array.fromAsync(new FedLogs().logs.feed.read({ from: 1 }))).rejects.toMatchObject({
-      code: 'CHECKPOINT_INVALID',
-    });
-    for (const from of [-1, 0.5, 2 ** 53, Number.NaN]) expect(() => feed.read({ from })).toThrow('not a checkpoint');
+    for (const from of [-1, 0.5, highest + 1, 2 ** 53, Number.NaN])
+      expect(() => feed.read({ from })).toThrow('not a checkpoint');
     expect(() => feed.read({ limit: 0 })).toThrow('limit');
     expect(() => feed.consume('')).toThrow('name of a group');
   });
