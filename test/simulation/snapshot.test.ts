@@ -16,6 +16,9 @@ const groups =
     ? Array.from({ length: HISTORIES / GROUP }, (_, i) => ({ from: i * GROUP + 1, to: (i + 1) * GROUP }))
     : [{ from: Number(onlySeed), to: Number(onlySeed) }];
 
+/** A seed whose application never writes to its only log. */
+const UNWRITTEN = 987_655_110;
+
 /** How often each kind of event occurred in all histories. */
 const happened = new Map<string, number>();
 
@@ -27,6 +30,10 @@ describe('simulated histories', () => {
       for (let seed = from; seed <= to; seed++) count(await runHistory(seed));
     },
   );
+
+  test('end in peace if nobody writes to a mapped log', { tags: ['I5'] }, async () => {
+    await expect(runHistory(UNWRITTEN)).resolves.toBeDefined();
+  });
 
   test('are the same in every step for the same seed', async () => {
     for (const { from } of groups.slice(0, 3)) expect(await runHistory(from)).toEqual(await runHistory(from));

@@ -30,6 +30,11 @@ export function isHealthy(world: World, log: LogId): boolean {
   return firstPoison(world, log, 1) === undefined;
 }
 
+/** Whether no process of the application ever wrote an item of the mapped log. */
+export function isUnwritten({ mapped }: World, log: LogId): boolean {
+  return mapped !== undefined && mapped.application.written(log).length === 0;
+}
+
 /**
  * The sheet after some entries of a log. Computed with the plain model from the clients' edits, not
  * from stored bodies.
