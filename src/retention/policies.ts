@@ -9,6 +9,7 @@ import { checkPolicy, type RetentionPolicy } from './retention-policy.ts';
 /** The settings in which a log's policy differs from the deployment's policy. */
 export type PolicyChanges = { readonly [K in keyof RetentionPolicy]?: RetentionPolicy[K] | undefined };
 
+// Strict: a setting that this release does not know may forbid what this release would remove.
 const changesSchema = z.strictObject({
   keepSegments: z.int().min(1).optional(),
   keepDays: z.number().min(0).optional(),

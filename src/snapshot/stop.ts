@@ -7,13 +7,13 @@ import { readJson, writeJson } from '../store/json-object.ts';
 import { stopKey } from '../store/keys.ts';
 import type { ReducerId } from './root.ts';
 
-const schema = z.strictObject({
+const schema = z.object({
   format: z.literal(1),
   code: z.string(),
   message: z.string(),
   segment: z.int().nullable(),
   entry: z.int().nullable(),
-  reducer: z.strictObject({ name: z.string(), version: z.int() }),
+  reducer: z.object({ name: z.string(), version: z.int() }),
   /** Epoch milliseconds. */
   since: z.number(),
 });

@@ -8,6 +8,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
  * A small JSON object that people may read, with its schema and the advice for a damaged object.
+ * The schema ignores fields that it does not know, because a newer release may have written them.
+ * Only a schema of settings refuses them.
  */
 export interface JsonObject<T> {
   readonly key: string;

@@ -8,7 +8,7 @@ export type ScanPlaces = readonly ScanPlace[];
 
 export type ScanPlace = z.infer<typeof place>;
 
-const place = z.union([z.literal(['beginning', 'end']), z.strictObject({ after: z.string() })]);
+const place = z.union([z.literal(['beginning', 'end']), z.object({ after: z.string() })]);
 
 /** Places as notes in the bucket have them. */
 export const scanPlaces = z.array(place);

@@ -123,7 +123,7 @@ describe('a job in a message', () => {
         try {
           expect(decodeJob(encodeJob(decodeJob(text)))).toEqual(decodeJob(text));
         } catch (error) {
-          expect(error).toBeInstanceOf(MessageInvalidError);
+          expect([MessageInvalidError, MessageNewerError]).toContain(Object(error).constructor);
         }
       }),
     );
@@ -136,7 +136,8 @@ describe('a job in a message', () => {
     ['[]', 'does not come from logfold'],
     ['{"Records":[]}', 'does not come from logfold'],
     [JSON.stringify({ ...GOOD, format: '1' }), 'does not come from logfold'],
-    [JSON.stringify({ ...GOOD, kind: 'explode' }), 'kind'],
+    [JSON.stringify({ ...GOOD, kind: 7 }), 'kind'],
+    [JSON.stringify({ ...GOOD, kind: undefined }), 'kind'],
     [JSON.stringify({ ...GOOD, log: '' }), 'log'],
     [JSON.stringify({ ...GOOD, log: 'x'.repeat(2001) }), 'log'],
     [JSON.stringify({ ...GOOD, log: 'half \ud800' }), 'log'],
@@ -144,7 +145,6 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, entry: 1.5 }), 'entry'],
     [JSON.stringify({ ...GOOD, entry: MAX_NUMBER + 1 }), 'entry'],
     [JSON.stringify({ ...GOOD, entry: undefined }), 'entry'],
-    [JSON.stringify({ ...GOOD, extra: 1 }), 'extra'],
     [JSON.stringify({ ...GOOD, turn: 0 }), 'turn'],
     [JSON.stringify({ ...GOOD, kind: 'compact', turn: 0 }), 'turn'],
     [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, turn: 0 }), 'turn'],
@@ -155,8 +155,6 @@ describe('a job in a message', () => {
       'upload',
     ],
     [JSON.stringify({ ...GOOD, again: false }), 'again'],
-    [JSON.stringify({ ...GOOD, kind: 'archive' }), 'entry'],
-    [JSON.stringify({ ...GOOD, kind: 'collect' }), 'segment'],
     [JSON.stringify({ format: 1, kind: 'expire', log: LOG, segment: 1, from: 0 }), 'from'],
     [JSON.stringify({ format: 1, kind: 'rebuild', log: LOG, after: 3 }), 'after'],
   ])('%s is refused', (text, reason) => {
@@ -167,6 +165,9 @@ describe('a job in a message', () => {
   test.each([
     [JSON.stringify({ ...GOOD, format: 2 }), 'format 2, and this version reads up to 1'],
     [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
+    [JSON.stringify({ ...GOOD, kind: 'polish' }), "kind 'polish'"],
+    [JSON.stringify({ ...GOOD, kind: 'toString' }), "kind 'toString'"],
+    [JSON.stringify({ format: 1, kind: 'flush' }), "kind 'flush'"],
   ])('%s belongs to a newer version', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageNewerError);
     expect(() => decodeJob(text)).toThrow(reason);

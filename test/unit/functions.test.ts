@@ -286,8 +286,8 @@ describe('a function that runs jobs', () => {
   test.each([
     ['malformed', 'no JSON'],
     ['foreign', '{"Records":[]}'],
-    ['with an unknown field', JSON.stringify({ format: 1, kind: 'collect', log: LOG, gently: true })],
-    ['from a newer sender', JSON.stringify({ format: 1, kind: 'polish', log: LOG })],
+    ['without a kind', JSON.stringify({ format: 1, log: LOG })],
+    ['without the segment of its kind', JSON.stringify({ format: 1, kind: 'archive', log: LOG })],
   ])('a message that is %s ends in the dead-letter queue with the reason, and the log goes on', async (_what, body) => {
     const deployment = await Deployment.create();
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'bad', body });
@@ -302,9 +302,11 @@ describe('a function that runs jobs', () => {
     expect(await deployment.dead('snapshot')).toEqual([body]);
   });
 
-  test('it retries a message of a newer format, because the newer version may be on its way', async () => {
+  test.each([
+    ['format', JSON.stringify({ format: 2, kind: 'snapshot', log: LOG, segment: 0, entry: 0 })],
+    ['kind of job', JSON.stringify({ format: 1, kind: 'polish', log: LOG })],
+  ])('it retries a message of a newer %s, because the newer version may be on its way', async (_what, body) => {
     const deployment = await Deployment.create();
-    const body = JSON.stringify({ format: 2, kind: 'snapshot', log: LOG, segment: 0, entry: 0 });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'newer', body });
     await deployment.drain();
     const failed = { kind: 'failed', job: undefined, error: { code: 'MESSAGE_NEWER' } };
@@ -317,6 +319,14 @@ describe('a function that runs jobs', () => {
     const deployment = await Deployment.create();
     const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, segment: 0, entry: 0 });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'old', body });
+    await deployment.drain();
+    expect(deployment.jobEvents()).toMatchObject([{ kind: 'job', result: { outcome: 'built' } }]);
+  });
+
+  test('it ignores a field that a newer sender added to a job', async () => {
+    const deployment = await Deployment.create();
+    const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, segment: 0, entry: 0, gently: true });
+    await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'newer', body });
     await deployment.drain();
     expect(deployment.jobEvents()).toMatchObject([{ kind: 'job', result: { outcome: 'built' } }]);
   });

@@ -4,7 +4,7 @@ import { type JsonObject, readJson, updateJson } from '../../store/json-object.t
 import { ADOPT_KEY } from '../../store/keys.ts';
 import { isAtEnd, type ScanPlaces, scanPlaces } from '../../store/scan-places.ts';
 
-const schema = z.strictObject({
+const schema = z.object({
   format: z.literal(1),
   /** Names the table and its mapping. */
   source: z.string(),

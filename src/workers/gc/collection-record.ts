@@ -8,7 +8,7 @@ import { collectedKey, condemnedKey } from '../../store/keys.ts';
 /** Names of dropped roots, with the times when they were dropped. */
 const dropped = z.array(z.tuple([z.string(), z.number()]));
 
-const recordSchema = z.strictObject({
+const recordSchema = z.object({
   format: z.literal(1),
   /**
    * Keys of unreachable objects, with the start of the collection that condemned them, in epoch
@@ -19,7 +19,7 @@ const recordSchema = z.strictObject({
   dropped,
   /** The state of a collection whose time was up. */
   next: z
-    .strictObject({
+    .object({
       /** Its runs so far. */
       turn: z.int().min(1),
       /** Start of its first run, in epoch milliseconds by the bucket's clock. */
@@ -50,7 +50,7 @@ export interface JudgedKeys {
   readonly to: string | undefined;
 }
 
-const collectedSchema = z.strictObject({
+const collectedSchema = z.object({
   format: z.literal(1),
   /**
    * External bodies that were written before this time have been checked. Epoch milliseconds by the

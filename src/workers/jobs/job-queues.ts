@@ -2,7 +2,9 @@ import type { JobQueue } from '../../store/job-queue.ts';
 import { decodeJob, type Job } from './job.ts';
 
 /** The two queues: `snapshot` for jobs that clients wait for, `maintenance` for all others. */
-export type QueueName = 'snapshot' | 'maintenance';
+export type QueueName = (typeof QUEUE_NAMES)[number];
+
+export const QUEUE_NAMES = ['snapshot', 'maintenance'] as const;
 
 /** The part of a queue that sends jobs. */
 export type JobSender = Pick<JobQueue, 'send'>;

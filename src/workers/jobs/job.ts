@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { MessageInvalidError, MessageNewerError } from '../../errors.ts';
+import { MessageInvalidError, MessageNewerError, printable } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import type { NewMessage } from '../../store/job-queue.ts';
@@ -96,23 +96,24 @@ export interface DivideJob {
 export type Job = SnapshotJob | DivideJob | FlushJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
 
 /**
- * Version of the message form; there is only one so far. A worker refuses messages of newer
- * versions, and messages with unknown fields. Fields that were added since the first release
- * (`turn`, `again`, `from`, `announced`, `after`, `parts`) are optional, so that messages of older
- * senders are valid. If the meaning of a field changes, or if a new field must not be ignored,
- * raise this number and keep a schema for each earlier version.
+ * Version of the message form; there is only one so far. During an update, old workers get messages
+ * of new senders. A worker ignores fields that it does not know. It leaves messages of newer
+ * versions, and jobs of unknown kinds, to a newer worker. Fields that were added since the first
+ * release (`turn`, `again`, `from`, `announced`, `after`, `parts`) are optional, so that messages
+ * of older senders are valid. If the meaning of a field changes, or if a new field must not be
+ * ignored, raise this number and keep a schema for each earlier version.
  *
  * Messages keep the names of the first release: `compact` for the kind `flush`, `turn` for
  * `continuation` and `again` for `force`.
  */
 const FORMAT = 1;
 
-const Envelope = z.looseObject({ format: z.int().min(1) });
+const Envelope = z.looseObject({ format: z.int().min(1), kind: z.unknown().optional() });
 const PositionNumber = z.int().min(0).max(MAX_NUMBER);
 const log = logIdSchema();
 const format = z.literal(FORMAT);
 const place = { format, log, segment: PositionNumber, entry: PositionNumber };
-const archivePart = z.strictObject({
+const archivePart = z.object({
   upload: z.string().regex(/^[0-9a-f]{32}$/),
   hash: z.string().regex(/^[0-9a-f]{64}$/),
   to: z
@@ -121,14 +122,14 @@ const archivePart = z.strictObject({
     .max(MAX_NUMBER + 1),
 });
 const JobMessage = z.discriminatedUnion('kind', [
-  z.strictObject({
+  z.object({
     ...place,
     kind: z.literal('snapshot'),
     turn: z.int().min(1).optional(),
     again: z.literal(true).optional(),
   }),
-  z.strictObject({ ...place, kind: z.literal('compact'), turn: z.int().min(1).optional() }),
-  z.strictObject({
+  z.object({ ...place, kind: z.literal('compact'), turn: z.int().min(1).optional() }),
+  z.object({
     format,
     log,
     segment: PositionNumber,
@@ -136,7 +137,7 @@ const JobMessage = z.discriminatedUnion('kind', [
     turn: z.int().min(1).optional(),
     parts: z.array(archivePart).min(1).max(MAX_ARCHIVE_PARTS).optional(),
   }),
-  z.strictObject({
+  z.object({
     format,
     log,
     segment: PositionNumber,
@@ -144,16 +145,19 @@ const JobMessage = z.discriminatedUnion('kind', [
     from: PositionNumber.min(1).optional(),
     announced: z.int().min(0).optional(),
   }),
-  z.strictObject({ format, log, kind: z.literal('divide') }),
-  z.strictObject({ format, log, kind: z.literal('collect'), turn: z.int().min(1).optional() }),
-  z.strictObject({
+  z.object({ format, log, kind: z.literal('divide') }),
+  z.object({ format, log, kind: z.literal('collect'), turn: z.int().min(1).optional() }),
+  z.object({
     format,
     log,
     kind: z.literal('rebuild'),
-    after: z.strictObject({ segment: PositionNumber, entry: PositionNumber }).optional(),
+    after: z.object({ segment: PositionNumber, entry: PositionNumber }).optional(),
     turn: z.int().min(1).optional(),
   }),
 ]);
+
+/** The kinds of jobs as messages name them. */
+const KINDS: ReadonlySet<string> = new Set(JobMessage.options.map(({ shape }) => shape.kind.value));
 
 /** The longest label. A deduplication id of SQS has at most 128 characters. */
 const MAX_LABEL = 50;
@@ -187,7 +191,7 @@ export function encodeJob(job: Job): string {
 /**
  * The inverse of `encodeJob`.
  * @throws MessageInvalidError if the text is not JSON, not a job, or a malformed job
- * @throws MessageNewerError if its format is newer than this version
+ * @throws MessageNewerError if this version does not know its format or its kind of job
  */
 export function decodeJob(text: string): Job {
   const json = parseJson(text);
@@ -197,17 +201,22 @@ export function decodeJob(text: string): Job {
       advice: 'Find out which other program sends to this queue',
     });
   }
-  if (envelope.data.format > FORMAT) {
-    const { format } = envelope.data;
-    throw new MessageNewerError(`the message has format ${format}, and this version reads up to ${FORMAT}`, {
-      advice: 'Finish the deployment of the newer version, then redrive the dead-letter queue',
-    });
+  const { format, kind } = envelope.data;
+  if (format > FORMAT) throw newer(`the message has format ${format}, and this version reads up to ${FORMAT}`);
+  if (typeof kind === 'string' && !KINDS.has(kind)) {
+    throw newer(`the message asks for a job of the kind '${printable(kind)}', which this version does not know`);
   }
   const message = JobMessage.safeParse(json);
   if (!message.success) {
     throw new MessageInvalidError(`the message is a malformed job: ${z.prettifyError(message.error)}`);
   }
   return fromMessage(message.data);
+}
+
+function newer(reason: string): MessageNewerError {
+  return new MessageNewerError(reason, {
+    advice: 'Finish the deployment of the newer version, then redrive the dead-letter queue',
+  });
 }
 
 function toMessage(job: Job): object {

@@ -10,7 +10,7 @@ export interface CompareRest {
   readonly logs: ScanPlaces;
 }
 
-const schema = z.strictObject({
+const schema = z.object({
   format: z.literal(1),
   /** Names the source table, its key and its logs. */
   source: z.string(),

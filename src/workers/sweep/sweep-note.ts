@@ -5,29 +5,32 @@ import type { BlobStore } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
 import { SWEEP_KEY } from '../../store/keys.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
+import { QUEUE_NAMES } from '../jobs/job-queues.ts';
 import type { SweepRest } from './sweep-result.ts';
 
 /** The rest of a sweep, as an operator or a note gives it back. */
 export const sweepRestSchema = z.array(
-  z.union([
-    z.literal(['beginning', 'end']),
-    z.strictObject({ log: logIdSchema(), segment: z.int().min(0).max(MAX_NUMBER) }),
-  ]),
+  z.union([z.literal(['beginning', 'end']), z.object({ log: logIdSchema(), segment: z.int().min(0).max(MAX_NUMBER) })]),
 );
 
-const requestedJobs = z.strictObject({
-  queue: z.enum(['snapshot', 'maintenance']),
+const requestedJobs = z.object({
+  queue: z.enum(QUEUE_NAMES),
   /** When a sweep sent the messages, in epoch seconds. */
   at: z.int().min(0),
   /** A short hash of each job. */
   jobs: z.array(z.string()),
 });
 
-const schema = z.strictObject({
+const unknownQueue = z.string().refine((name) => !QUEUE_NAMES.some((known) => known === name));
+
+const schema = z.object({
   format: z.literal(1),
   rest: sweepRestSchema.optional(),
-  /** The requested jobs. */
-  asked: z.array(requestedJobs).optional(),
+  /** The requested jobs, without those of queues that only a newer release has. */
+  asked: z
+    .array(z.union([requestedJobs, z.object({ queue: unknownQueue }).transform(() => undefined)]))
+    .transform((asked) => asked.filter((each) => each !== undefined))
+    .optional(),
 });
 
 type Document = z.infer<typeof schema>;
