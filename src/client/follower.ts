@@ -63,7 +63,7 @@ export class Follower {
     this.#reducer = reducer;
     this.#options = options;
     this.#folder = new StateFolder(deps, log, reducer);
-    this.#tail = Tail.empty(deps.types);
+    this.#tail = new Tail(deps.types);
   }
 
   /** Loads a log. Throws the errors of {@link loadState}. */
@@ -208,7 +208,8 @@ export class Follower {
     if (order > 0 && (last?.number === undefined || last.number !== this.#last?.number)) this.#version++;
     this.#folder = folder;
     // A stale read may show the entry of the snapshot without its root.
-    this.#tail = (tail.base === undefined && base !== undefined && tail.fork(base)) || tail;
+    if (tail.base === undefined && base !== undefined) tail.fork(base);
+    this.#tail = tail;
     this.#isForeign = base === undefined && this.#tail.base !== undefined;
     const isForked = comparePositions(this.#newestSnapshot, base?.position ?? START) !== 0;
     this.#move = new MoveTimer(startedMs, isForked);
@@ -245,7 +246,7 @@ export class Follower {
     const last = entries.at(-1);
     this.#version += changes;
     this.lost.note(entries);
-    this.#forkTo(this.#tail.with(entries));
+    if (this.#tail.add(entries)) this.#forked();
     const end = last === undefined ? from : nextPosition(last.position);
     this.#read({ state, end, badEntry }, last, startedMs);
   }
@@ -280,7 +281,7 @@ export class Follower {
       await this.#readTo(nextPosition(added.last));
     } else {
       this.#version += drafts.length;
-      this.#forkTo(this.#tail.with(drafts));
+      if (this.#tail.add(drafts)) this.#forked();
       this.#read({ state, end: nextPosition(added.last) }, lastOf(drafts, added), this.#deps.now());
     }
     if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
@@ -313,16 +314,12 @@ export class Follower {
 
   /** Forks at a newer snapshot, unless its entry lies beyond the entries that were read. */
   #heardOf(snapshot: CompletedSnapshot): void {
-    const forked = this.#tail.fork(snapshot);
-    if (forked !== undefined) this.#forkTo(forked);
+    if (this.#tail.fork(snapshot)) this.#forked();
   }
 
-  #forkTo(tail: Tail): void {
-    if (tail.base !== this.#tail.base) {
-      this.#move.forked(this.#deps.now());
-      this.#search = new SearchTimer();
-    }
-    this.#tail = tail;
+  #forked(): void {
+    this.#move.forked(this.#deps.now());
+    this.#search = new SearchTimer();
   }
 
   async #hasSnapshotAhead(): Promise<boolean> {

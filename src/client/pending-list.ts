@@ -30,43 +30,85 @@ export interface Pending {
 /** The pending entries of a document, in order. Readers see immutable lists of them. */
 export class PendingList implements Observable<readonly PendingEntry[]> {
   readonly #listeners = new Listeners();
-  #entries: readonly Pending[] = [];
-  #shown: readonly PendingEntry[] = [];
-  #announced = this.#shown;
+  #entries: Pending[] = [];
+  /** Number of entries at the beginning of the array that were removed. */
+  #removed = 0;
+  /** The list as readers see it; undefined until one of them asks. */
+  #shown: readonly PendingEntry[] | undefined;
+  #isAnnounced = true;
 
   /** The entries that the visible state includes, also stored and rejected ones. */
   get entries(): readonly Pending[] {
-    return this.#entries;
+    return this.#entries.slice(this.#removed);
   }
 
-  /** Replaces the entries. Listeners hear of it with {@link announce}. */
-  set(entries: readonly Pending[]): void {
-    this.#entries = entries;
-    this.#show();
+  /** The number of {@link entries}. */
+  get length(): number {
+    return this.#entries.length - this.#removed;
+  }
+
+  /** The first entry that waits to be sent. */
+  get next(): Pending | undefined {
+    for (let i = this.#removed; i < this.#entries.length; i++)
+      if (this.#entries[i]?.isSettled === false) return this.#entries[i];
+    return undefined;
+  }
+
+  add(pending: Pending): void {
+    this.#entries.push(pending);
+    this.#changed();
+  }
+
+  /** Shows the error of an entry that is sent again later. */
+  postpone(pending: Pending, error: unknown): void {
+    pending.shown = Object.freeze({ entry: pending.entry, error });
+    this.#changed();
+  }
+
+  /** Notes that the log has an entry or that it was rejected, so that readers no longer see it. */
+  settle(pending: Pending): void {
+    if (pending.isSettled) return;
+    pending.isSettled = true;
+    this.#changed();
+  }
+
+  /** Removes an entry that no longer waits. The time to remove the first one is constant. */
+  remove(pending: Pending): void {
+    if (this.#entries[this.#removed] !== pending) return this.replace(this.entries.filter((each) => each !== pending));
+    this.#removed++;
+    if (this.#removed > this.#entries.length / 2) this.replace(this.entries);
+  }
+
+  /** Replaces the entries by those of them that still wait. */
+  replace(entries: readonly Pending[]): void {
+    this.#entries = [...entries];
+    this.#removed = 0;
   }
 
   /** Calls the listeners if readers see another list than at the last call. */
   announce(): void {
-    this.#show();
-    if (this.#announced === this.#shown) return;
-    this.#announced = this.#shown;
+    if (this.#isAnnounced) return;
+    this.#isAnnounced = true;
     this.#listeners.call();
   }
 
   readonly subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
 
-  readonly getSnapshot = (): readonly PendingEntry[] => this.#shown;
+  readonly getSnapshot = (): readonly PendingEntry[] => {
+    this.#shown ??= Object.freeze(this.entries.filter(({ isSettled }) => !isSettled).map(({ shown }) => shown));
+    return this.#shown;
+  };
 
   /** Removes the entries and, after a last call, the listeners. */
   close(): void {
-    this.set([]);
+    if (this.next !== undefined) this.#changed();
+    this.replace([]);
     this.announce();
     this.#listeners.clear();
   }
 
-  #show(): void {
-    const shown = this.#entries.filter(({ isSettled }) => !isSettled).map((pending) => pending.shown);
-    const isSame = shown.length === this.#shown.length && shown.every((each, i) => each === this.#shown[i]);
-    if (!isSame) this.#shown = Object.freeze(shown);
+  #changed(): void {
+    this.#shown = undefined;
+    this.#isAnnounced = false;
   }
 }

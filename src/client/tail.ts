@@ -5,78 +5,84 @@ import { type LoadDeps, loadState } from '../snapshot/load.ts';
 import type { State } from '../state/state.ts';
 import type { StateFolder } from './state-folder.ts';
 
-/** The most entries that a tail holds. */
+/** The most entries that a tail holds. Above, it drops the older half. */
 const MAX_ENTRIES = 10_000;
 
 /**
  * The snapshot on which a client's state stands, and the entries that the client has folded since.
- * When a newer snapshot completes, the tail forks at its entry. Immutable.
+ * When a newer snapshot completes, the tail forks at its entry. Memory is bounded and each entry
+ * takes the same time, also if no snapshot ever completes.
  */
 export class Tail {
-  /** The snapshot on which the state stands; undefined for the beginning of the log. */
-  readonly base: CompletedSnapshot | undefined;
-  /**
-   * The entries from that of the base on. Undefined if there were too many: then only those from
-   * the oldest pending Snapshot entry on are known.
-   */
-  readonly entries: readonly Entry[] | undefined;
-  readonly #known: readonly Entry[];
   readonly #types: ReservedTypes;
-
-  private constructor(
-    types: ReservedTypes,
-    base: CompletedSnapshot | undefined,
-    known: readonly Entry[],
-    whole: boolean,
-  ) {
-    this.#types = types;
-    this.base = base;
-    const fits = known.length <= MAX_ENTRIES;
-    this.#known = fits ? known : known.slice(this.#firstPending(known));
-    this.entries = whole && fits ? known : undefined;
-  }
+  #base: CompletedSnapshot | undefined;
+  #entries: Entry[] = [];
+  /** Whether the tail holds all entries from that of the base on. */
+  #isWhole = true;
+  /** The newest entry that asked for a snapshot. */
+  #asked: Position | undefined;
 
   /** The tail without entries at the beginning of a log. */
-  static empty(types: ReservedTypes): Tail {
-    return new Tail(types, undefined, [], true);
+  constructor(types: ReservedTypes) {
+    this.#types = types;
+  }
+
+  /** The snapshot on which the state stands; undefined for the beginning of the log. */
+  get base(): CompletedSnapshot | undefined {
+    return this.#base;
+  }
+
+  /** The entries from that of the base on. Undefined if there were too many. */
+  get entries(): readonly Entry[] | undefined {
+    return this.#isWhole ? this.#entries : undefined;
   }
 
   /** Whether a snapshot on which the state could stand may complete. */
   get isPending(): boolean {
-    return this.#firstPending(this.#known) < this.#known.length;
+    return this.#asked !== undefined && this.#isNewer(this.#asked);
   }
 
   /**
-   * The tail with further entries, on the newest complete snapshot among them. `read` has the
-   * entries as the table has them, Snapshot entries with their roots.
+   * Adds entries behind the others, and forks at the newest complete snapshot among them.
+   * @param read the entries as the table has them, Snapshot entries with their roots
+   * @returns whether the tail forked
    */
-  with(read: readonly Entry[]): Tail {
-    const whole = new Tail(this.#types, this.base, [...this.#known, ...read], this.entries !== undefined);
-    const newest = read.findLast((entry) => this.#isPending(entry) && rootOf(entry) !== undefined);
+  add(read: readonly Entry[]): boolean {
+    for (const entry of read) this.#entries.push(entry);
+    this.#asked = read.findLast((entry) => this.#asks(entry))?.position ?? this.#asked;
+    if (this.#entries.length > MAX_ENTRIES) {
+      this.#entries = this.#entries.slice(-MAX_ENTRIES / 2);
+      this.#isWhole = false;
+    }
+    const newest = read.findLast((entry) => this.#asks(entry) && rootOf(entry) !== undefined);
     const root = newest && rootOf(newest);
-    return newest && root ? (whole.fork({ position: newest.position, root }) ?? whole) : whole;
+    return newest !== undefined && root !== undefined && this.fork({ position: newest.position, root });
   }
 
   /**
-   * The tail on a newer complete snapshot.
-   * @returns undefined if the tail does not hold the snapshot's entry: the entry lies beyond the
-   * entries that were read, or the tail has dropped it
+   * Moves onto a newer complete snapshot, unless its entry lies beyond the entries that were read.
+   * @returns whether the tail moved
    */
-  fork(snapshot: CompletedSnapshot): Tail | undefined {
-    const index = this.#known.findIndex(({ position }) => comparePositions(position, snapshot.position) === 0);
-    return index === -1 ? undefined : new Tail(this.#types, snapshot, this.#known.slice(index), true);
-  }
-
-  #firstPending(entries: readonly Entry[]): number {
-    const index = entries.findIndex((entry) => this.#isPending(entry));
-    return index === -1 ? entries.length : index;
+  fork(snapshot: CompletedSnapshot): boolean {
+    const index = this.#entries.findIndex(({ position }) => comparePositions(position, snapshot.position) >= 0);
+    const found = this.#entries[index];
+    const isHeld = found !== undefined && comparePositions(found.position, snapshot.position) === 0;
+    // The tail has dropped the snapshot's entry, and others behind it.
+    const isBefore = index === 0 && !this.#isWhole && this.#isNewer(snapshot.position);
+    if (!isHeld && !isBefore) return false;
+    this.#base = snapshot;
+    this.#isWhole = isHeld;
+    this.#entries = this.#entries.slice(index);
+    return true;
   }
 
   /** Whether an entry asks for a snapshot that is newer than the base and not empty. */
-  #isPending(entry: Entry): boolean {
-    const { type, position } = entry;
-    const isNewer = type === this.#types.snapshot && comparePositions(position, this.base?.position ?? START) > 0;
-    return isNewer && !isForeignRoot(entry);
+  #asks(entry: Entry): boolean {
+    return entry.type === this.#types.snapshot && this.#isNewer(entry.position) && !isForeignRoot(entry);
+  }
+
+  #isNewer(position: Position): boolean {
+    return comparePositions(position, this.#base?.position ?? START) > 0;
   }
 }
 
@@ -106,14 +112,14 @@ export async function loadTail(
   { onBadEntry }: { readonly onBadEntry?: OnBadEntry | undefined },
 ): Promise<LoadedTail> {
   const { loaded, badEntry } = await untilBadEntry(onBadEntry, 'end', async (to) => {
-    let tail = Tail.empty(deps.types);
+    let tail = new Tail(deps.types);
     let last: Entry | undefined;
     const onBegin = (): void => {
-      tail = Tail.empty(deps.types);
+      tail = new Tail(deps.types);
       last = undefined;
     };
     const onPage = (page: readonly Entry[]): void => {
-      tail = tail.with(page);
+      tail.add(page);
       last = page.at(-1) ?? last;
     };
     const folder = earlier.renewed();

@@ -58,7 +58,7 @@ export class VisibleState {
 
   /** The first entry that waits to be sent. */
   get next(): Pending | undefined {
-    return this.pending.entries.find(({ isSettled }) => !isSettled);
+    return this.pending.next;
   }
 
   subscribe(listener: () => void): () => void {
@@ -73,10 +73,9 @@ export class VisibleState {
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
       this.#follower.checkAppends();
-      const { entries } = this.pending;
-      const state = await this.#fold(this.#folder, this.#state.content, pending, entries.length);
+      const state = await this.#fold(this.#folder, this.#state.content, pending, this.pending.length);
       if (this.#closed !== undefined) throw this.#closed;
-      this.pending.set([...entries, pending]);
+      this.pending.add(pending);
       this.#set(state);
     });
   }
@@ -95,7 +94,7 @@ export class VisibleState {
    */
   async stored(pending: Pending, first: Position | undefined): Promise<void> {
     await this.#changes(async () => {
-      pending.isSettled = true;
+      this.pending.settle(pending);
       if (!this.#cameNext(pending, first)) await this.#updateOrLater();
     });
     pending.settled.resolve(first);
@@ -104,7 +103,7 @@ export class VisibleState {
   /** Takes an entry that cannot be stored off the pending ones. */
   async failed(pending: Pending, error: unknown): Promise<void> {
     await this.#changes(() => {
-      pending.isSettled = true;
+      this.pending.settle(pending);
       return this.#updateOrLater();
     });
     pending.settled.reject(error);
@@ -112,7 +111,7 @@ export class VisibleState {
 
   /** Shows the error of an entry that is sent again later. */
   postponed(pending: Pending, error: unknown): void {
-    pending.shown = Object.freeze({ entry: pending.entry, error });
+    this.pending.postpone(pending, error);
     this.pending.announce();
   }
 
@@ -150,7 +149,7 @@ export class VisibleState {
       // The same content on chunks of a newer snapshot.
       const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
       if (this.#isClosed()) return;
-      this.pending.set(pending);
+      this.pending.replace(pending);
       this.#folder = folder;
       DocumentState.move(this.#state, folder.nodes, state);
       return;
@@ -161,7 +160,7 @@ export class VisibleState {
     const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
     if (this.#isClosed()) return;
     this.#isOutdated = false;
-    this.pending.set(pending);
+    this.pending.replace(pending);
     this.#folder = folder;
     this.#version = version;
     this.#set(state, confirmed);
@@ -178,7 +177,7 @@ export class VisibleState {
     const isLast = first?.segment === confirmed.end.segment && first.entry + 1 === confirmed.end.entry;
     const isOnly = version === this.#version + 1 && (folder === this.#folder || isLast);
     if (!isNext || !isOnly || this.#isOutdated || this.#closed !== undefined) return false;
-    this.pending.set(this.pending.entries.filter((each) => each !== pending));
+    this.pending.remove(pending);
     this.#version = version;
     this.#reach(confirmed);
     return true;
@@ -186,10 +185,12 @@ export class VisibleState {
 
   /** The pending entry whose answer was lost, if the follower has found it. It no longer waits. */
   #settleFound(): { readonly pending: Pending; readonly first: Position } | undefined {
+    if (this.#follower.lost.isEmpty) return undefined;
     for (const pending of this.pending.entries) {
       const found = pending.isSettled ? undefined : this.#follower.lost.take([pending.entry]);
       if (found === undefined) continue;
-      settle(pending, () => pending.settled.resolve(found.first));
+      this.pending.settle(pending);
+      pending.settled.resolve(found.first);
       return { pending, first: found.first };
     }
     return undefined;
@@ -211,7 +212,8 @@ export class VisibleState {
       } catch (error) {
         if (!(error instanceof EntryRejectedError)) throw error;
         lost.forget([pending.entry]);
-        settle(pending, () => pending.settled.reject(error));
+        this.pending.settle(pending);
+        pending.settled.reject(error);
       }
     }
     return { state, pending: kept };
@@ -252,9 +254,4 @@ export class VisibleState {
     this.#badEntry = badEntry;
     this.#listeners.call();
   }
-}
-
-function settle(pending: Pending, how: () => void): void {
-  pending.isSettled = true;
-  how();
 }

@@ -629,8 +629,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/tail.ts',
-        from: 'new Tail(this.#types, snapshot, this.#known.slice(index), true)',
-        to: 'new Tail(this.#types, snapshot, this.#known.slice(index, index + 1), true)',
+        from: 'this.#entries = this.#entries.slice(index);',
+        to: 'this.#entries = this.#entries.slice(index, index + 1);',
       },
     ],
   },

@@ -1,0 +1,44 @@
+/** Work of documents whose steps `test/unit/growth.test.ts` compares at two sizes. */
+
+import type { NewEntry } from '../../src/log/client.ts';
+import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { LiveLog } from './live-logs.ts';
+import { set } from './sheet-log.ts';
+import type { GrowingWork } from './steps.ts';
+
+/** Sets one of a few cells, so that the state does not grow. */
+const edit = (i: number): NewEntry => ({ type: 'Set', version: 1, body: sheetBody(set(i % 5, 0, `text ${i}`)) });
+
+/** A log with a requested snapshot that no pipeline builds. */
+async function pendingLog(): Promise<LiveLog> {
+  const live = await LiveLog.create();
+  await live.sheet.edit(set(0, 0, 'first'));
+  await live.sheet.snapshot();
+  return live;
+}
+
+/** Appends of one document, while a snapshot is pending. */
+export const appends: GrowingWork = async (size) => {
+  const document = await (await pendingLog()).open();
+  return async () => {
+    for (let i = 0; i < size; i++) await document.append(edit(i));
+  };
+};
+
+/** Refreshes of a document, one for each entry of another client, while a snapshot is pending. */
+export const refreshes: GrowingWork = async (size) => {
+  const live = await pendingLog();
+  const [document, other] = [await live.open(), await live.open()];
+  return async () => {
+    for (let i = 0; i < size; i++) {
+      await other.append(edit(i));
+      await document.refresh();
+    }
+  };
+};
+
+/** Mutations of one document, all made before the first of them is stored. */
+export const mutations: GrowingWork = async (size) => {
+  const document = await (await pendingLog()).open();
+  return () => Promise.all(Array.from({ length: size }, (_, i) => document.mutate(edit(i))));
+};
