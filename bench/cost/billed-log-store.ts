@@ -13,12 +13,15 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  NewItems,
   RangeOptions,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
   SegmentRange,
+  UnreadEntries,
 } from '../../src/log/log-store.ts';
+import { endAfter } from '../../src/log/newest.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
 
@@ -125,6 +128,19 @@ export class BilledLogStore implements LogStore {
     await this.#inner.startSegment(items);
     this.#onInsert(end);
     this.#onInsert(first);
+  }
+
+  async putAhead(items: NewItems, unread: UnreadEntries): Promise<void> {
+    const { entries, segment } = items;
+    const written = [...entries.map(encodeEntry), ...(segment === undefined ? [] : [encodeSegment(segment)])];
+    const checked: number[] = [];
+    for (let i = 1; i <= unread.count; i++) {
+      const item = await this.#entryItem(unread.log, endAfter(unread.after, i).position);
+      checked.push(changeUnits(item, item));
+    }
+    this.#transact([...written.map((item) => changeUnits(undefined, item)), ...checked]);
+    await this.#inner.putAhead(items, unread);
+    entries.forEach(this.#onInsert);
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {

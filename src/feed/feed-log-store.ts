@@ -28,6 +28,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     createLog: (segment, first) => of(segment.log).createLog(segment, first),
     putEntries: (entries) => of(entries[0]?.log).putEntries(entries),
     startSegment: (items) => of(items.segment.log).startSegment(items),
+    putAhead: (items, unread) => of(unread.log).putAhead(items, unread),
     updateAttributes: (log, position, update) => of(log).updateAttributes(log, position, update),
     isRetryable: (error) => logs.isRetryable(error) || feed.isRetryable(error),
     completeSnapshot: (log, position, root) => of(log).completeSnapshot(log, position, root),

@@ -2,7 +2,7 @@ import type { ItemInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { AttributeValue, Item, StoredItem } from './attribute.ts';
-import type { Entry, EntryHead, RootRef } from './entry.ts';
+import type { Entry, EntryHead, ReservedTypes, RootRef } from './entry.ts';
 import type { ArchiveRef, Expiring, Expiry, Segment } from './segment.ts';
 
 export type { RootRef } from './entry.ts';
@@ -78,6 +78,24 @@ export interface AttributeUpdate {
   readonly remove: readonly string[];
   /** The attributes before; undefined if there must be none of that name. */
   readonly expected: { readonly [name: string]: AttributeValue | undefined };
+}
+
+/** Entries to append together, and the segment that they start. */
+export interface NewItems {
+  readonly entries: readonly Entry[];
+  readonly segment?: Segment | undefined;
+}
+
+/**
+ * Entries of the application that a writer expects behind an entry that it has read. They have no
+ * reserved type, and their numbers follow from the number of that entry.
+ */
+export interface UnreadEntries {
+  readonly log: LogId;
+  readonly after: Pick<EntryHead, 'position' | 'number'>;
+  /** At least 1. */
+  readonly count: number;
+  readonly types: ReservedTypes;
 }
 
 /** The most items that one call puts, deletes or expires. */
@@ -185,6 +203,18 @@ export interface EntryAppender {
    * carried out (a time-out, a lost connection), since a repeated append could append twice.
    */
   isRetryable(error: unknown): boolean;
+}
+
+/** Appends to logs whose writers never pause. */
+export interface AheadAppender {
+  /**
+   * Writes entries, and the next segment if there is one, behind entries that the caller has not
+   * read: all or nothing, in one transaction that checks those entries. Also succeeds if an earlier
+   * attempt of the same request did so: see {@link EntryAppender.putEntries}.
+   * @throws EntryExistsError if another entry is at one of the positions, or the segment exists
+   * @throws EntryNotFoundError if one of the unread entries is missing, or is not as expected
+   */
+  putAhead(items: NewItems, unread: UnreadEntries): Promise<void>;
 }
 
 /** Publishes the roots of snapshots. */
@@ -305,4 +335,4 @@ export interface SegmentLifecycle extends ForeignRemover {
  * The Entry and Segment tables. Each method is one request (paged ones: one per page), so its cost
  * is plain. The log client does what needs several requests and retries.
  */
-export interface LogStore extends TableReader, EntryAppender, SnapshotPublisher, SegmentLifecycle {}
+export interface LogStore extends TableReader, EntryAppender, AheadAppender, SnapshotPublisher, SegmentLifecycle {}

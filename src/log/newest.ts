@@ -21,6 +21,14 @@ const CONSISTENT: Consistency = { consistent: true };
 /** Position of an entry, such as the newest of a log, and its number if it has one. */
 export type LogEnd = Pick<EntryHead, 'position' | 'number'>;
 
+/** The end of a log after so many more entries of the application. */
+export function endAfter({ position: { segment, entry }, number }: LogEnd, entries: number): LogEnd {
+  return {
+    position: { segment, entry: entry + entries },
+    ...(number !== undefined && { number: number + entries }),
+  };
+}
+
 /** The newest entry of each log that a client used recently. It saves the queries before a put. */
 export class NewestCache {
   readonly #now: () => number;

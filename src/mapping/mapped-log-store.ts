@@ -17,12 +17,14 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  NewItems,
   PageRead,
   RangeOptions,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
   SegmentRange,
+  UnreadEntries,
 } from '../log/log-store.ts';
 import type { Expiry, Segment } from '../log/segment.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
@@ -298,6 +300,11 @@ export class MappedLogStore implements LogStore {
   /** @throws LogReadOnlyError always */
   async startSegment({ segment }: { readonly segment: SegmentPlace }): Promise<never> {
     throw readOnly(segment.log);
+  }
+
+  /** @throws LogReadOnlyError always */
+  async putAhead(_: NewItems, { log }: UnreadEntries): Promise<never> {
+    throw readOnly(log);
   }
 
   /** @throws LogReadOnlyError always */

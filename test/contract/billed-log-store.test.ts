@@ -3,7 +3,7 @@ import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
@@ -69,6 +69,18 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
     'start a segment',
     (store) =>
       store.startSegment({ end: small(0, 5, 'End Segment'), segment: segmentOf(1), first: small(1, 0, 'Snapshot') }),
+  ],
+  [
+    'put an entry in the new segment',
+    (store) => store.putEntries([entryAt(LOG, { segment: 1, entry: 1 }, body(1500))]),
+  ],
+  [
+    'put an entry behind one that was not read',
+    (store) =>
+      store.putAhead(
+        { entries: [small(1, 2, 'Snapshot')] },
+        { log: LOG, after: { position: { segment: 1, entry: 0 } }, count: 1, types: RESERVED_TYPES },
+      ),
   ],
   [
     'name an archive',

@@ -21,7 +21,7 @@ import type { Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { decodeBody } from '../../src/log/body.ts';
 import type { LogClient } from '../../src/log/client.ts';
-import type { Entry, EntryHead } from '../../src/log/entry.ts';
+import { type Entry, type EntryHead, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/item-codec.ts';
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
@@ -290,6 +290,73 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     await expect(store.startSegment(late)).rejects.toThrow(EntryExistsError);
     expect(await store.getSegment(log, 2, CONSISTENT)).toBeUndefined();
     expect(await store.newestEntry(log, 2, CONSISTENT)).toBeUndefined();
+  });
+
+  describe('a write behind entries that were not read', () => {
+    const after = { position: { segment: 0, entry: 0 }, number: 0 };
+    const setAt = (log: LogId, entry: number, number: number | undefined): Entry =>
+      entryAt(log, { segment: 0, entry }, number === undefined ? {} : { number });
+    const unread = (log: LogId, count: number) => ({ log, after, count, types: RESERVED_TYPES });
+
+    test.each([1, 3])('it is made if the %i entries are as expected', async (count) => {
+      const log = await createLog(store);
+      for (let i = 1; i <= count; i++) await store.putEntries([setAt(log, i, i)]);
+      const entry = { ...snapshotAt(log, 0, count + 1), number: count, id: ID };
+      await store.putAhead({ entries: [entry] }, unread(log, count));
+      const items = await itemsOf(log);
+      // The same request again, whose answer was lost.
+      await store.putAhead({ entries: [entry] }, unread(log, count));
+      expect(await itemsOf(log)).toEqual(items);
+      expect(items).toHaveLength(count + 2);
+    });
+
+    test('it starts a segment all or nothing', async () => {
+      const log = await createLog(store);
+      await store.putEntries([setAt(log, 1, 1)]);
+      const entries = [endAt(log, 0, 2), snapshotAt(log, 1, 0)];
+      const segment = segmentOf(log, 1);
+      const early = [endAt(log, 0, 3), snapshotAt(log, 1, 0)];
+      await expect(store.putAhead({ entries: early, segment }, unread(log, 2))).rejects.toThrow(EntryNotFoundError);
+      expect(await store.getSegment(log, 1, CONSISTENT)).toBeUndefined();
+      await store.putAhead({ entries, segment }, unread(log, 1));
+      expect(await store.newestSegments(log, 1, CONSISTENT)).toEqual([segment]);
+      expect(await store.newestEntry(log, 0, CONSISTENT)).toMatchObject({ type: 'End Segment' });
+      await expect(store.putAhead({ entries, segment }, unread(log, 1))).rejects.toThrow(EntryExistsError);
+    });
+
+    test.each([
+      ['is missing', async () => undefined],
+      ['is a Snapshot entry', (log: LogId) => store.putEntries([{ ...snapshotAt(log, 0, 1), number: 1 }])],
+      ['ends the segment', (log: LogId) => store.putEntries([{ ...endAt(log, 0, 1), number: 1 }])],
+      ['has no number', (log: LogId) => store.putEntries([setAt(log, 1, undefined)])],
+      ['has another number', (log: LogId) => store.putEntries([setAt(log, 1, 2)])],
+    ])('it is not made if an entry %s', async (_name, put) => {
+      const log = await createLog(store);
+      await put(log);
+      const before = await itemsOf(log);
+      const entry = { ...snapshotAt(log, 0, 2), number: 1 };
+      await expect(store.putAhead({ entries: [entry] }, unread(log, 1))).rejects.toThrow(EntryNotFoundError);
+      expect(await itemsOf(log)).toEqual(before);
+    });
+
+    test('it is made behind entries without numbers only if none is expected', async () => {
+      const log = await createLog(store);
+      await store.putEntries([setAt(log, 1, undefined)]);
+      const unnumbered = { ...unread(log, 1), after: { position: after.position } };
+      await store.putAhead({ entries: [snapshotAt(log, 0, 2)] }, unnumbered);
+      expect(await store.newestEntry(log, 0, CONSISTENT)).toMatchObject({ position: { entry: 2 } });
+      const other = await createLog(store);
+      await store.putEntries([setAt(other, 1, 1)]);
+      const refused = store.putAhead({ entries: [snapshotAt(other, 0, 2)] }, { ...unnumbered, log: other });
+      await expect(refused).rejects.toThrow(EntryNotFoundError);
+    });
+
+    test('it is refused if another entry is at its position, whatever is before it', async () => {
+      const log = await createLog(store);
+      for (let i = 1; i <= 2; i++) await store.putEntries([setAt(log, i, undefined)]);
+      const refused = store.putAhead({ entries: [snapshotAt(log, 0, 2)] }, unread(log, 1));
+      await expect(refused).rejects.toThrow(EntryExistsError);
+    });
   });
 
   test('it lists the segments of one log and of all logs', async () => {

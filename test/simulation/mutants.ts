@@ -117,15 +117,15 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/divide/divide-log.ts',
-        from: "  if (!isDue && !endsSegment) return { outcome: 'undivided', reason: 'not due' };\n",
+        from: "  if (!isDue && !endsSegment) return { reason: 'not due' };\n",
         to: '',
       },
       {
         file: 'workers/divide/divide-log.ts',
-        from: "  if (!isDue && !isCovered) return { outcome: 'undivided', reason: 'uncovered' };\n",
+        from: "  if (!isDue && !startsSegment) return { reason: 'uncovered' };\n",
         to: '',
       },
-      { file: 'workers/divide/divide-log.ts', from: '(lastSnapshot ?? -1) : -1;', to: '-1 : -1;' },
+      { file: 'workers/divide/divide-log.ts', from: '(segment.lastSnapshot ?? -1) : -1;', to: '-1 : -1;' },
     ],
   },
   {

@@ -28,6 +28,7 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
     items: (log, range, consistency) => interceptPages('items', inner.items(log, range, consistency), intercept),
     putEntries: (entries) => intercept('putEntries', () => inner.putEntries(entries)),
     startSegment: (items) => intercept('startSegment', () => inner.startSegment(items)),
+    putAhead: (items, unread) => intercept('putAhead', () => inner.putAhead(items, unread)),
     updateAttributes: (log, position, update) =>
       intercept('updateAttributes', () => inner.updateAttributes(log, position, update)),
     completeSnapshot: (log, position, root) =>

@@ -27,6 +27,7 @@ export const NO_FAULTS: FaultRates = { crashBefore: 0, crashAfter: 0, throttle: 
 const RESENT = new Set([
   'putEntries',
   'startSegment',
+  'putAhead',
   'updateAttributes',
   'completeSnapshot',
   'replaceRoot',

@@ -12,10 +12,12 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  NewItems,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
   SegmentRange,
+  UnreadEntries,
 } from '../../src/log/log-store.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
@@ -127,6 +129,12 @@ export class RecordedLogStore implements WatchedTables {
     const there = await this.#anyExists([items.end]);
     await this.#inner.startSegment(items);
     if (!there) this.#inserted([items.end, items.first], items.segment);
+  }
+
+  async putAhead(items: NewItems, unread: UnreadEntries): Promise<void> {
+    const there = await this.#anyExists(items.entries);
+    await this.#inner.putAhead(items, unread);
+    if (!there) this.#inserted(items.entries, items.segment);
   }
 
   async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {

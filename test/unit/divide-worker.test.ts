@@ -1,17 +1,22 @@
 import { describe, expect, test } from 'vitest';
-import { AttemptsExhaustedError, FoldFailedError } from '../../src/errors.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import { EntryExistsError, FoldFailedError } from '../../src/errors.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
+import type { Item } from '../../src/log/attribute.ts';
 import { type DivisionSettings, divisionOf } from '../../src/log/division-policy.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import type { LogStore } from '../../src/log/log-store.ts';
+import type { LogStore, RangeOptions, SegmentRange } from '../../src/log/log-store.ts';
 import { readStop, writeStop } from '../../src/snapshot/stop.ts';
+import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { type DivideResult, divideLog } from '../../src/workers/divide/divide-log.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks } from '../support/chunks.ts';
-import { interceptLogStore } from '../support/interceptor.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/interceptor.ts';
 import { entryAt, newLogId, recordRequests } from '../support/logs.ts';
+import { Random } from '../support/random.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 
 const EVERY_FIVE: DivisionSettings = { snapshotEveryEntries: 5 };
@@ -42,6 +47,83 @@ class Sheets extends SheetLogs {
     const range = { segment, from: 0, to: MAX_NUMBER + 1 };
     return (await Array.fromAsync(this.tables.entries(log, range))).flat();
   }
+}
+
+interface BusyOptions {
+  /** Entries that the application appends before each request. */
+  readonly perRequest: () => number;
+  /** Whether its entries have numbers, as logfold's client writes them; true by default. */
+  readonly numbered?: boolean;
+  /** The request before which it appends a Snapshot entry too. */
+  readonly snapshotAt?: number;
+}
+
+/** An application that appends before each request of a job until the log is divided. */
+class BusyLog {
+  readonly #sheets: Sheets;
+  readonly #log: LogId;
+  readonly #options: BusyOptions;
+  requests = 0;
+  itemsRead = 0;
+  #isDivided = false;
+
+  constructor(sheets: Sheets, log: LogId, options: BusyOptions) {
+    this.#sheets = sheets;
+    this.#log = log;
+    this.#options = options;
+  }
+
+  async append(entries: number): Promise<void> {
+    const { numbered = true } = this.#options;
+    if (numbered) return this.#sheets.append(this.#log, entries);
+    for (let i = 0; i < entries; i++) {
+      const newest = await this.#sheets.tables.newestEntry(this.#log, 0);
+      const position = { segment: 0, entry: (newest?.position.entry ?? -1) + 1 };
+      const edit = sheetBody({ type: 'Set', cells: [[i, 0, 'x']] });
+      const body = { format: 'bytes', bytes: encodeValue(edit) } as const;
+      await this.#sheets.tables.putEntries([entryAt(this.#log, position, { body })]);
+    }
+  }
+
+  async divide(settings: DivisionSettings): Promise<DivideResult> {
+    const { deps } = this.#sheets;
+    const act = async (operation: string) => {
+      this.requests++;
+      if (this.#isDivided || operation === 'newestSegments') return;
+      if (this.requests === this.#options.snapshotAt) await this.#sheets.snapshot(this.#log);
+      await this.append(this.#options.perRequest());
+    };
+    const intercept: Interceptor = async (operation, effect) => {
+      await act(operation);
+      const answer = await effect();
+      this.#isDivided ||= ['putEntries', 'startSegment', 'putAhead'].includes(operation);
+      return answer;
+    };
+    const busy = interceptLogStore(this.#sheets.tables, intercept);
+    const tables: LogStore = { ...busy, items: (log, range, options) => this.#count(log, range, options, act) };
+    const blobs = interceptBlobStore(deps.blobs, intercept);
+    const division = divisionOf(settings);
+    return divideLog({ ...deps, tables, blobs, division }, { kind: 'divide', log: this.#log });
+  }
+
+  /** Reads as one request, and counts the items that it returns. */
+  async *#count(
+    log: LogId,
+    range: SegmentRange,
+    _: RangeOptions,
+    act: (operation: string) => Promise<void>,
+  ): AsyncGenerator<Item[]> {
+    await act('items');
+    for await (const page of this.#sheets.tables.items(log, range)) {
+      this.itemsRead += page.length;
+      yield page;
+    }
+  }
+}
+
+function position(result: DivideResult): Position {
+  if (result.outcome !== 'divided') throw new Error(`the log was not divided: ${JSON.stringify(result)}`);
+  return result.position;
 }
 
 describe('a divide job', () => {
@@ -150,17 +232,112 @@ describe('a divide job', () => {
     expect(await sheets.types(log)).toBe('S........S');
   });
 
-  test('gives up beside an application that is always faster, and changes nothing', async () => {
+  test.each([
+    { perRequest: 1, numbered: true },
+    { perRequest: 1, numbered: false },
+    { perRequest: 3, numbered: true },
+    { perRequest: 8, numbered: true },
+  ])(
+    'appends beside an application that appends $perRequest before each of its requests (numbered: $numbered)',
+    async ({ perRequest, numbered }) => {
+      for (const settings of [EVERY_FIVE, { segmentEveryEntries: 5 }]) {
+        const sheets = new Sheets();
+        const log = await sheets.atRest();
+        const busy = new BusyLog(sheets, log, { perRequest: () => perRequest, numbered });
+        await busy.append(5);
+        const result = await busy.divide(settings);
+        expect(result.outcome).toBe('divided');
+        const startsSegment = 'segmentEveryEntries' in settings;
+        expect(await sheets.types(log)).toMatch(startsSegment ? /^S\.+E$/ : /^S\.+S$/);
+        expect(await sheets.types(log, 1)).toBe(startsSegment ? 'S' : '');
+        expect(busy.requests).toBeLessThanOrEqual(2 + 1 + 2 * (perRequest + 1));
+        await busy.append(1);
+        await sheets.complete(log, position(result));
+        expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
+      }
+    },
+  );
+
+  test('ends soon beside an application that appends too much before each of its requests', async () => {
+    const sheets = new Sheets();
+    const log = await sheets.atRest();
+    const busy = new BusyLog(sheets, log, { perRequest: () => 9 });
+    await busy.append(5);
+    expect(await busy.divide(EVERY_FIVE)).toEqual({ outcome: 'undivided', reason: 'busy' });
+    expect(busy.requests).toBe(2 + 1 + 2 * 20);
+    expect(await sheets.types(log)).toMatch(/^S\.+$/);
+    expect((await sheets.divide(log, EVERY_FIVE)).outcome).toBe('divided');
+  });
+
+  test('reads each entry once beside an application that never pauses', async () => {
+    const sheets = new Sheets(new MemoryLogStore({ pageItems: 10 }));
+    const log = await sheets.atRest();
+    const busy = new BusyLog(sheets, log, { perRequest: () => 2 });
+    await busy.append(95);
+    expect(await busy.divide(EVERY_FIVE)).toMatchObject({ outcome: 'divided' });
+    const [read] = [busy.itemsRead];
+    expect(read).toBeLessThanOrEqual((await sheets.types(log)).length);
+  });
+
+  test.each(['one', 'two'])(
+    'leaves a dense log with one Snapshot entry, whatever an application appends beside %s jobs',
+    async (jobs) => {
+      const random = new Random(7);
+      let divided = 0;
+      for (let round = 0; round < 60; round++) {
+        const sheets = new Sheets();
+        const log = await sheets.atRest();
+        const busy = new BusyLog(sheets, log, { perRequest: () => random.integer(0, round % 5) });
+        await busy.append(60);
+        const settings = round % 2 === 0 ? { snapshotEveryEntries: 60 } : { segmentEveryEntries: 60 };
+        const results = await Promise.all(Array.from({ length: jobs === 'one' ? 1 : 2 }, () => busy.divide(settings)));
+        const written = results.filter(({ outcome }) => outcome === 'divided').length;
+        expect(written).toBeLessThanOrEqual(1);
+        divided += written;
+        const all = await sheets.entries(log, 0);
+        expect(all.map(({ position }) => position.entry)).toEqual(all.map((_, i) => i));
+        const numbers = all.filter(({ type }) => type === 'Set').map(({ number }) => number);
+        expect(numbers).toEqual(numbers.map((_, i) => i + 1));
+        if (written === 0) continue;
+        expect(await sheets.types(log)).toMatch(round % 2 === 0 ? /^S\.+S\.*$/ : /^S\.+E$/);
+      }
+      expect(divided).toBeGreaterThan(50);
+    },
+  );
+
+  test("appends nothing behind the application's own Snapshot entry, even if it has not read that entry", async () => {
+    const sheets = new Sheets();
+    const log = await sheets.atRest();
+    const busy = new BusyLog(sheets, log, { perRequest: () => 2, snapshotAt: 3 });
+    await busy.append(60);
+    expect(await busy.divide({ snapshotEveryEntries: 60 })).toEqual(NOT_DUE);
+    expect((await sheets.types(log)).match(/S/g)).toHaveLength(2);
+  });
+
+  test('divides the new segment if the application starts it between its two reads', async () => {
     const sheets = new Sheets();
     const log = await sheets.atRest();
     await sheets.append(log, 5);
+    let isFirst = true;
     const slow = interceptLogStore(sheets.tables, async (operation, effect) => {
-      if (operation === 'putEntries') await sheets.append(log, 1);
+      if (operation === 'items' && isFirst) {
+        isFirst = false;
+        await sheets.segment(log);
+        await sheets.append(log, 5);
+      }
       return effect();
     });
-    const result = sheets.divide(log, EVERY_FIVE, { ...slow, isRetryable: () => false });
-    await expect(result).rejects.toBeInstanceOf(AttemptsExhaustedError);
-    expect(await sheets.types(log)).toMatch(/^S\.+$/);
+    expect(await sheets.divide(log, EVERY_FIVE, slow)).toEqual(dividedAt({ segment: 1, entry: 6 }));
+    expect([await sheets.types(log, 0), await sheets.types(log, 1)]).toEqual(['S.....E', 'S.....S']);
+  });
+
+  test('changes nothing if the newest segment has ended and the next one is missing', async () => {
+    const sheets = new Sheets();
+    const log = await sheets.atRest();
+    await sheets.append(log, 5);
+    await sheets.tables.putEntries([{ ...entryAt(log, { segment: 0, entry: 6 }), type: 'End Segment' }]);
+    await expect(sheets.divide(log, EVERY_FIVE)).rejects.toBeInstanceOf(EntryExistsError);
+    expect(await sheets.types(log)).toBe('S.....E');
   });
 
   test('leaves one Snapshot entry if the answer to its request is lost', async () => {

@@ -4,7 +4,7 @@ import { ItemInvalidError } from '../../src/errors.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
@@ -24,6 +24,8 @@ const itemsOf = (log: LogId): { readonly end: Entry; readonly segment: Segment; 
   return { end: entryAt(log, { segment: 0, entry: 1 }), segment: segmentOf(log, 1), first };
 };
 
+const unreadOf = (log: LogId) => ({ log, after: { position: START }, count: 1, types: RESERVED_TYPES });
+
 type Called = Exclude<keyof LogStore, 'reads' | 'allSegments' | 'isRetryable' | 'nameItem'>;
 
 /** A call of each method for a log. */
@@ -38,6 +40,7 @@ const CALLS: Readonly<Record<Called, (store: LogStore, log: LogId) => unknown>> 
   createLog: (store, log) => store.createLog(segmentOf(log), entryAt(log, START)),
   putEntries: (store, log) => store.putEntries([entryAt(log, START)]),
   startSegment: (store, log) => store.startSegment(itemsOf(log)),
+  putAhead: (store, log) => store.putAhead({ entries: [] }, unreadOf(log)),
   updateAttributes: (store, log) => store.updateAttributes(log, START, { set: {}, remove: ['a'], expected: {} }),
   completeSnapshot: (store, log) => store.completeSnapshot(log, START, ROOTS.to),
   replaceRoot: (store, log) => store.replaceRoot(log, START, ROOTS.from, ROOTS.to),

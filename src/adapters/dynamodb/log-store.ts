@@ -1,4 +1,4 @@
-import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import type { ConditionCheck, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
@@ -29,12 +29,15 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  NewItems,
   RangeOptions,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
   SegmentRange,
+  UnreadEntries,
 } from '../../log/log-store.ts';
+import { endAfter } from '../../log/newest.ts';
 import type { Expiry, Segment } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import { attributeChange } from './attribute-change.ts';
@@ -158,6 +161,20 @@ export class DynamoDbLogStore implements LogStore {
     if (await this.#create(puts, [end, first])) return;
     const where = { log: end.log, segment: end.position.segment };
     throw new EntryExistsError('the segment already has other entries or is closed', where);
+  }
+
+  async putAhead({ entries, segment }: NewItems, unread: UnreadEntries): Promise<void> {
+    const puts = entries.map((entry) => this.#newEntry(entry));
+    checkWriteSize(puts.map(({ item }) => item));
+    const creation = await this.#requests.create(
+      segment === undefined ? puts : [...puts, this.#newSegment(segment)],
+      unreadEntries(this.#entryTable, unread),
+    );
+    if (creation.written || hasOwn(creation, entries)) return;
+    const [{ position } = unread.after] = entries;
+    const where = { log: unread.log, ...position };
+    if (creation.isFree) throw new EntryNotFoundError('the entries before are not as expected', where);
+    throw new EntryExistsError('one of the entries already exists, or the segment is closed', where);
   }
 
   async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {
@@ -306,7 +323,7 @@ export class DynamoDbLogStore implements LogStore {
    */
   async #create(items: readonly NewItem[], entries: readonly Entry[]): Promise<boolean> {
     const creation = await this.#requests.create(items);
-    return creation.written || creation.existing.some((item) => entries.some((entry) => isOwnItem(item, entry)));
+    return creation.written || hasOwn(creation, entries);
   }
 
   #newEntry(entry: Entry): NewItem {
@@ -316,4 +333,26 @@ export class DynamoDbLogStore implements LogStore {
   #newSegment(segment: Segment): NewItem {
     return { table: this.#segmentTable, item: encodeSegment(segment) };
   }
+}
+
+/** Whether one of the existing items is one of the entries. */
+function hasOwn({ existing }: { readonly existing: readonly StoredItem[] }, entries: readonly Entry[]): boolean {
+  return existing.some((item) => entries.some((entry) => isOwnItem(item, entry)));
+}
+
+/** Conditions under which entries that were not read are as expected. */
+function unreadEntries(table: string, { log, after, count, types }: UnreadEntries): ConditionCheck[] {
+  return Array.from({ length: count }, (_, i) => {
+    const { position, number } = endAfter(after, i + 1);
+    return {
+      TableName: table,
+      Key: entryKey(log, position),
+      ConditionExpression: `attribute_exists(S) AND NOT (T IN (:snapshot, :end)) AND ${number === undefined ? 'attribute_not_exists(Q)' : 'Q = :number'}`,
+      ExpressionAttributeValues: {
+        ':snapshot': { S: types.snapshot },
+        ':end': { S: types.endSegment },
+        ...(number !== undefined && { ':number': { N: String(number) } }),
+      },
+    };
+  });
 }

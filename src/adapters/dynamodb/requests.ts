@@ -3,6 +3,7 @@ import {
   type AttributeValue,
   BatchGetItemCommand,
   BatchWriteItemCommand,
+  type ConditionCheck,
   type ConsumedCapacity,
   type DynamoDBClient,
   GetItemCommand,
@@ -64,10 +65,18 @@ export interface NewItem {
   readonly partitionKey?: string;
 }
 
-/** The result of creating items: all were written, or none because some of them exist. */
+/**
+ * The result of creating items: all were written, or none because some of them exist or a further
+ * condition does not hold.
+ */
 export type Creation =
   | { readonly written: true }
-  | { readonly written: false; readonly existing: readonly StoredItem[] };
+  | {
+      readonly written: false;
+      readonly existing: readonly StoredItem[];
+      /** Whether none of the items exists, so that only a further condition does not hold. */
+      readonly isFree: boolean;
+    };
 
 /**
  * Sends requests to DynamoDB and meters them. Translates errors, and returns failed conditions as
@@ -149,18 +158,21 @@ export class DynamoDbRequests {
   /**
    * Creates items if none of their keys exists: a single one by itself, several in one transaction.
    * DynamoDB returns the existing items, which costs no read units.
+   * @param checks further conditions, in the same transaction
    */
-  async create(items: readonly NewItem[]): Promise<Creation> {
+  async create(items: readonly NewItem[], checks: readonly ConditionCheck[] = []): Promise<Creation> {
     try {
-      await this.#putNew(items);
+      await this.#putNew(items, checks);
       return { written: true };
     } catch (error) {
-      if (!conditionFailed(error)) throw error;
-      return { written: false, existing: existingItems(error) };
+      if (!(error instanceof Error && conditionFailed(error))) throw error;
+      const failed = failedWrites(error);
+      const isFree = failed.length > 0 && failed.every(({ write }) => write >= items.length);
+      return { written: false, existing: existingItems(error), isFree };
     }
   }
 
-  async #putNew(items: readonly NewItem[]): Promise<void> {
+  async #putNew(items: readonly NewItem[], checks: readonly ConditionCheck[]): Promise<void> {
     const puts = items.map(({ table, item, partitionKey }) => ({
       TableName: table,
       Item: item,
@@ -174,7 +186,9 @@ export class DynamoDbRequests {
     }));
     const [put, ...others] = puts;
     if (put === undefined) return;
-    if (others.length > 0) return this.#transact(puts.map((Put) => ({ Put })));
+    if (others.length + checks.length > 0) {
+      return this.#transact([...puts.map((Put) => ({ Put })), ...checks.map((ConditionCheck) => ({ ConditionCheck }))]);
+    }
     const command = new PutItemCommand({ ...put, ReturnConsumedCapacity: 'TOTAL' });
     const output = await this.#send([put.TableName], () => this.#client.send(command));
     this.#count('PutItem', 'write', [output.ConsumedCapacity]);

@@ -26,11 +26,14 @@ import type {
   ItemPlace as LogItemPlace,
   LogStore,
   NewArchive,
+  NewItems,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
   SegmentRange,
+  UnreadEntries,
 } from '../../log/log-store.ts';
+import { endAfter } from '../../log/newest.ts';
 import { type Expiry, expiresAt, hasArchive, type Segment, sameArchive } from '../../log/segment.ts';
 import { type ItemPlace, MemoryTable, partOf } from './table.ts';
 
@@ -114,6 +117,10 @@ export class MemoryLogStore implements LogStore {
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
     this.#writeNew([items.end, items.first], [items.segment]);
+  }
+
+  async putAhead({ entries, segment }: NewItems, unread: UnreadEntries): Promise<void> {
+    this.#writeNew(entries, segment === undefined ? [] : [segment], () => this.#requireUnread(unread));
   }
 
   async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<Item | undefined> {
@@ -281,8 +288,21 @@ export class MemoryLogStore implements LogStore {
     return this.#segments.update({ partition: place.log, sort: place.segment }, attributes);
   }
 
-  /** Writes all items, or none if one of them exists. */
-  #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
+  #requireUnread({ log, after, count, types }: UnreadEntries): void {
+    for (let i = 1; i <= count; i++) {
+      const { position, number } = endAfter(after, i);
+      const item = this.#entries.get(placeOfEntry(log, position));
+      const found = item && decodeEntryHead(item);
+      if (found !== undefined && found.number === number && !types.includes(found.type ?? '')) continue;
+      throw new EntryNotFoundError('the entries before are not as expected', { log, ...position });
+    }
+  }
+
+  /**
+   * Writes all items, or none if one of them exists.
+   * @param check throws if a further condition does not hold
+   */
+  #writeNew(entries: readonly Entry[], segments: readonly Segment[], check?: () => void): void {
     const writes = [
       ...entries.map((entry) => {
         const { segment, entry: number } = entry.position;
@@ -305,6 +325,7 @@ export class MemoryLogStore implements LogStore {
     for (const { table, place, where } of writes) {
       if (table.has(place)) throw new EntryExistsError('the item already exists', where);
     }
+    check?.();
     for (const { table, place, item } of writes) table.put(place, item);
   }
 

@@ -3,7 +3,13 @@ import { feedOr } from '../../feed/feed-log.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { type DivisionPolicy, NO_DIVISION } from '../../log/division-policy.ts';
-import type { EntryAppender, SegmentLifecycle, SnapshotPublisher, TableReader } from '../../log/log-store.ts';
+import type {
+  AheadAppender,
+  EntryAppender,
+  SegmentLifecycle,
+  SnapshotPublisher,
+  TableReader,
+} from '../../log/log-store.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { type DivideDeps, type DivideResult, divideLog } from '../divide/divide-log.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
@@ -24,7 +30,7 @@ export interface JobDeps
     ExpireDeps,
     Pick<CollectDeps, 'atLeast'>,
     Pick<DivideDeps, 'mapped'> {
-  readonly tables: TableReader & EntryAppender & SnapshotPublisher & SegmentLifecycle;
+  readonly tables: TableReader & EntryAppender & AheadAppender & SnapshotPublisher & SegmentLifecycle;
   /** Receives the jobs that follow from this one. */
   readonly queue: JobSender;
   /** {@link NO_DIVISION} by default. */

@@ -1,9 +1,8 @@
-import { EntryExistsError, ItemInvalidError } from '../../errors.ts';
+import { EntryExistsError, EntryNotFoundError, ItemInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
 import { wholeNumber } from '../../log/attribute.ts';
-import { retry } from '../../log/backoff.ts';
 import {
   type DivisionPolicy,
   isSegmentDue,
@@ -14,9 +13,9 @@ import {
 } from '../../log/division-policy.ts';
 import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntryHead } from '../../log/item-codec.ts';
-import type { EntryAppender, TableReader } from '../../log/log-store.ts';
+import type { AheadAppender, EntryAppender, TableReader } from '../../log/log-store.ts';
 import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
-import { queryNewestSegments } from '../../log/newest.ts';
+import { endAfter, queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
@@ -27,11 +26,19 @@ import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
 import type { Stopped } from '../snapshot/stop-guard.ts';
 
-/** Enough beside most applications. If all attempts fail, the queue delivers the job again. */
-const IMMEDIATELY = { attempts: 8, baseMs: 0, capMs: 0, sleep: async () => undefined };
+/**
+ * Tries to write while an application appends. They do not wait, because an application that never
+ * pauses leaves no better moment. A job must end soon: snapshot jobs of the log wait for it.
+ */
+const ATTEMPTS = 20;
+/**
+ * The most entries behind which a job writes without having read them. A partition of DynamoDB
+ * takes 1,000 writes per second, so more rarely arrive within the milliseconds of a request.
+ */
+const MAX_UNREAD = 8;
 
 export interface DivideDeps {
-  readonly tables: TableReader & EntryAppender;
+  readonly tables: TableReader & EntryAppender & AheadAppender;
   /** Registers mapped logs; undefined for logs in logfold's own schema. */
   readonly mapped?: Pick<MappedLogStore, 'register'> | undefined;
   readonly blobs: BlobStore;
@@ -58,17 +65,22 @@ export type DivideResult =
       readonly outcome: 'undivided';
       /**
        * `stopped`: a stopped log gets no Snapshot entries, which would all stay pending.
-       * `uncovered`: a segment is due, but the newest one has no complete snapshot yet.
+       * `uncovered`: a segment is due, but the newest one has no complete snapshot yet. `busy`: in
+       * every try others were faster; one of the next entries asks again.
        */
-      readonly reason: 'not due' | 'stopped' | 'uncovered';
+      readonly reason: 'not due' | 'stopped' | 'uncovered' | 'busy';
     }
   /** An item of a mapped log does not fit the mapping. */
   | Stopped;
 
 /**
  * Appends the Snapshot entry or starts the segment that is due. It counts exactly what the log has,
- * and writes directly behind the entry that it counted last. So it changes nothing if nothing is
- * due: a duplicate, a late job, or a job after the application's own Snapshot entry.
+ * and writes directly behind the newest entry. So it changes nothing if nothing is due: a
+ * duplicate, a late job, or a job after the application's own Snapshot entry.
+ *
+ * If an application is faster, the job counts only the entries that came since, and tries again. It
+ * then also tries behind entries that are still to come, so that an application which appends
+ * between each two of its requests does not starve it.
  *
  * The entry has the present time. In a log of revisions, whose entries have the times of a stream's
  * records, it has the time of the newest entry, so that times do not go back.
@@ -76,59 +88,102 @@ export type DivideResult =
  * It registers the begun segments of a mapped log, and finds out whether the newest Snapshot entry
  * gets its snapshot.
  *
- * Takes two queries, and one request each for the stop note and the entry if something is due. A
- * mapped log takes about two more queries, and a write for each new segment. An item that does not
- * fit its mapping stops the log: otherwise every job would fail, and none could report the item.
+ * Takes two queries, and one request each for the stop note and the entry if something is due. Each
+ * further try takes a query and a write. A mapped log takes about two more queries, and a write for
+ * each new segment. An item that does not fit its mapping stops the log: otherwise every job would
+ * fail, and none could report the item.
  * @throws LogNotFoundError if the log has no segment
  * @throws ItemInvalidError if the keys of an entry in logfold's own schema are malformed
- * @throws AttemptsExhaustedError if other writers were faster in every attempt
+ * @throws EntryExistsError if the newest segment has ended, but no segment follows
  * @throws any transient error; the caller retries the job
  */
 export async function divideLog(deps: DivideDeps, { log }: DivideJob): Promise<DivideResult> {
   if (deps.mapped !== undefined) {
     return divideMapped(deps, log, deps.mapped).catch((error: unknown) => stopIfUnfit(deps, log, error));
   }
-  const id = newEntryId(deps.random);
-  const retryable = (error: unknown) => error instanceof EntryExistsError;
-  const options = {
-    ...IMMEDIATELY,
-    random: deps.random,
-    retryable,
-    failure: 'Dividing the log failed',
-    where: { log },
-  };
-  return retry(options, () => divideOnce(deps, log, id));
+  return divideOwn(deps, log);
 }
 
-async function divideOnce(deps: DivideDeps, log: LogId, id: Uint8Array): Promise<DivideResult> {
-  const { tables, types, division } = deps;
-  const [segment] = await queryNewestSegments(tables, log, { consistent: true });
-  const counted = await countTail(deps, segment);
-  if (counted === undefined) return { outcome: 'undivided', reason: 'not due' };
-  const { tail, newest } = counted;
-  // The segment ended after its item was read.
-  if (newest.type === types.endSegment) throw new EntryExistsError('the segment ended just now', { log });
-  const now = epochSeconds(deps.now());
-  // Records of a stream come late. Their revisions must not seem older than this entry.
-  const created = foldsItems(deps.reducer) ? (counted.created ?? now) : now;
-  const endsSegment = isSegmentDue(division, tail);
-  const isCovered = segment.lastSnapshot !== undefined;
-  const isDue = isSnapshotDue(division, tail, now);
-  if (!isDue && !endsSegment) return { outcome: 'undivided', reason: 'not due' };
-  if (!isDue && !isCovered) return { outcome: 'undivided', reason: 'uncovered' };
-  if (await hasStop(deps.blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
-  if (endsSegment && isCovered) {
-    const items = nextSegment(deps, { log, newest, id, created });
-    await tables.startSegment(items);
-    return { outcome: 'divided', position: items.first.position, startsSegment: true };
+async function divideOwn(deps: DivideDeps, log: LogId): Promise<DivideResult> {
+  const id = newEntryId(deps.random);
+  let isStopped: boolean | undefined;
+  // The time of an entry that was not read is unknown, and times must not go back.
+  const mayGuess = !foldsItems(deps.reducer);
+  let unread = 0;
+  let end = await countEnd(deps, log);
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    if (end.isEnded) end = await countEnd(deps, log);
+    if (end.isEnded) throw new EntryExistsError('the segment ended just now', { log });
+    const due = dueEntry(deps, end);
+    if ('reason' in due) return { outcome: 'undivided', reason: due.reason };
+    isStopped ??= await hasStop(deps.blobs, log);
+    if (isStopped) return { outcome: 'undivided', reason: 'stopped' };
+    try {
+      const position = await writeDue(deps, due, { log, id, unread });
+      return { outcome: 'divided', position, startsSegment: due.startsSegment };
+    } catch (error) {
+      if (error instanceof EntryExistsError) unread = mayGuess ? (unread + 1) % (MAX_UNREAD + 1) : 0;
+      else if (error instanceof EntryNotFoundError) unread--;
+      else if (!deps.tables.isRetryable(error)) throw error;
+      await end.read(deps);
+    }
   }
-  const position = { segment: segment.segment, entry: newest.position.entry + 1 };
+  return { outcome: 'undivided', reason: 'busy' };
+}
+
+/** The entry or the segment that is due at the end of a log. */
+interface Due {
+  readonly startsSegment: boolean;
+  readonly newest: EntryHead;
+  /** Time of what is due, in epoch seconds. */
+  readonly created: number;
+}
+
+/** Finds the entry or the segment that is due, or the reason why there is none. */
+function dueEntry(
+  { division, reducer, ...deps }: DivideDeps,
+  { tail, newest, segment, created }: CountedEnd,
+): Due | { readonly reason: 'not due' | 'uncovered' } {
+  if (newest === undefined) return { reason: 'not due' };
+  const now = epochSeconds(deps.now());
+  const isDue = isSnapshotDue(division, tail, now);
+  const endsSegment = isSegmentDue(division, tail);
+  if (!isDue && !endsSegment) return { reason: 'not due' };
+  const startsSegment = endsSegment && segment.lastSnapshot !== undefined;
+  if (!isDue && !startsSegment) return { reason: 'uncovered' };
+  // Records of a stream come late. Their revisions must not seem older than this entry.
+  return { startsSegment, newest, created: foldsItems(reducer) ? (created ?? now) : now };
+}
+
+/**
+ * Writes what is due directly behind the newest entry, or behind so many more entries of the
+ * application.
+ * @param place `id` is that of the Snapshot entry or of the End Segment entry
+ * @returns the position of the Snapshot entry
+ * @throws EntryExistsError if another entry is there
+ * @throws EntryNotFoundError if fewer entries, or others, are before it
+ */
+async function writeDue(
+  deps: DivideDeps,
+  { startsSegment, newest, created }: Due,
+  { log, id, unread }: { readonly log: LogId; readonly id: Uint8Array; readonly unread: number },
+): Promise<Position> {
+  const { tables, types } = deps;
+  const expected = { log, after: newest, count: unread, types };
+  const { position: last, number } = endAfter(newest, unread);
+  const numbered = number !== undefined && { number };
+  if (startsSegment) {
+    const items = nextSegment(deps, { log, newest: { position: last, ...numbered }, id, created });
+    if (unread === 0) await tables.startSegment(items);
+    else await tables.putAhead({ entries: [items.end, items.first], segment: items.segment }, expected);
+    return items.first.position;
+  }
+  const position = { segment: last.segment, entry: last.entry + 1 };
   checkRoom(log, position);
-  const { number } = newest;
-  await tables.putEntries([
-    { ...snapshotEntry(deps, { log, position, created, ...(number !== undefined && { number }) }), id },
-  ]);
-  return { outcome: 'divided', position, startsSegment: false };
+  const entries = [{ ...snapshotEntry(deps, { log, position, created, ...numbered }), id }];
+  if (unread === 0) await tables.putEntries(entries);
+  else await tables.putAhead({ entries }, expected);
+  return position;
 }
 
 async function divideMapped(
@@ -160,24 +215,56 @@ async function stopIfUnfit({ blobs, reducer, now }: DivideDeps, log: LogId, erro
   return { outcome: 'stopped', position: { segment: stop.segment ?? 0, entry: stop.entry ?? 0 }, stop };
 }
 
+/** Counts the newest segment of a log up to its end. */
+async function countEnd(deps: DivideDeps, log: LogId): Promise<CountedEnd> {
+  const [segment] = await queryNewestSegments(deps.tables, log, { consistent: true });
+  const end = new CountedEnd(deps, segment);
+  await end.read(deps);
+  return end;
+}
+
 /**
- * Counts a segment's entries since its newest Snapshot entry, and reads the time of the last one.
- * @returns undefined if no entry follows Last Snapshot
+ * The entries of a log's newest segment after Last Snapshot, counted since the newest Snapshot
+ * entry.
  */
-async function countTail(
-  { tables, types, division }: DivideDeps,
-  { log, segment, lastSnapshot }: Segment,
-): Promise<{ readonly tail: Tail; readonly newest: EntryHead; readonly created: number | undefined } | undefined> {
-  const before = division.segmentEvery.bytes === undefined ? (lastSnapshot ?? -1) : -1;
-  const count = new TailCount(types, before);
-  let newest: EntryHead | undefined;
-  let created: number | undefined;
-  for await (const page of tables.items(log, { segment, from: before + 1, to: MAX_NUMBER + 1 }, { consistent: true })) {
-    for (const item of page) count.add(item);
-    const last = page.at(-1);
-    if (last === undefined) continue;
-    newest = decodeEntryHead(last);
-    created = wholeNumber(last.C?.N ?? '');
+class CountedEnd {
+  readonly segment: Segment;
+  readonly #types: ReservedTypes;
+  readonly #count: TailCount;
+  /** Number of the last entry that was counted, or that is not counted. */
+  #last: number;
+  /** The last entry; undefined if none was counted. */
+  newest: EntryHead | undefined;
+  /** Creation time of the last entry, in epoch seconds; undefined if it has none. */
+  created: number | undefined;
+
+  constructor({ types, division }: Pick<DivideDeps, 'types' | 'division'>, segment: Segment) {
+    this.segment = segment;
+    this.#types = types;
+    this.#last = division.segmentEvery.bytes === undefined ? (segment.lastSnapshot ?? -1) : -1;
+    this.#count = new TailCount(types, this.#last);
   }
-  return newest && { tail: count.tail, newest, created };
+
+  get tail(): Tail {
+    return this.#count.tail;
+  }
+
+  /** Whether the segment ended after its item was read. */
+  get isEnded(): boolean {
+    return this.newest?.type === this.#types.endSegment;
+  }
+
+  /** Counts the entries that came since the last call. */
+  async read({ tables }: Pick<DivideDeps, 'tables'>): Promise<void> {
+    const { log, segment } = this.segment;
+    const range = { segment, from: this.#last + 1, to: MAX_NUMBER + 1 };
+    for await (const page of tables.items(log, range, { consistent: true })) {
+      for (const item of page) this.#count.add(item);
+      const last = page.at(-1);
+      if (last === undefined) continue;
+      this.newest = decodeEntryHead(last);
+      this.#last = this.newest.position.entry;
+      this.created = wholeNumber(last.C?.N ?? '');
+    }
+  }
 }
