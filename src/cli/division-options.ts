@@ -1,6 +1,7 @@
 import { type DivisionPolicy, divisionOf } from '../log/division-policy.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { parse } from './command.ts';
+import type { Output } from './output.ts';
 import { policyCommand } from './policy-options.ts';
 
 /** A command with the options of a retention policy and of a division policy. */
@@ -42,4 +43,11 @@ export function divisionFrom(options: DivisionOptions): DivisionPolicy {
     segmentEveryBytes,
   };
   return divisionOf(settings, options.mapping !== undefined);
+}
+
+/** Says that recorded segments keep their sizes, if the options name sizes of mapped logs. */
+export function noteRecordedSizes(options: DivisionOptions, output: Output): void {
+  const { mapping, snapshotEveryEntries, segmentEveryEntries } = options;
+  if (mapping === undefined || (snapshotEveryEntries ?? segmentEveryEntries) === undefined) return;
+  output.note('The numbers of entries hold for new segments. A recorded segment keeps those that it began with.');
 }

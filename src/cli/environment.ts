@@ -23,6 +23,7 @@ import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { Document } from '../client/document.ts';
 import type { Logs } from '../client/logs.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
+import { FEED_LOG } from '../feed/feed-log.ts';
 import { feedReducer } from '../feed/feed-reducer.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type CheckpointOf, type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
@@ -266,7 +267,7 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
           mapping,
         };
   const deps = { ...jobDeps(place, chosen.reducer, store, blobs), onForeign };
-  const requireReducer = reducerGuard(deps, chosen);
+  const requireReducer = reducerGuard(deps, chosen, (log) => mapping !== undefined && log !== FEED_LOG);
   const logs = wireLogs({ ...deps, feedGroups, close });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);

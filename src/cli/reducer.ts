@@ -33,14 +33,26 @@ export async function chooseReducer(named: string | undefined): Promise<ChosenRe
 
 /**
  * Makes a check that refuses to fold another reducer's log with the default reducer. The check
- * throws ReducerForeignError if another reducer made the newest snapshot of a log. It accepts every
- * reducer that the caller named, and other versions of the same reducer.
+ * throws ReducerForeignError if another reducer made the newest snapshot of a log. It also throws
+ * if a mapped log has no snapshot, because the default reducer knows no entries of an application
+ * and would stop the log. The check accepts every reducer that the caller named, and other versions
+ * of the same reducer.
  */
-export function reducerGuard(stores: SnapshotStores, { reducer, named }: ChosenReducer): (log: LogId) => Promise<void> {
+export function reducerGuard(
+  stores: SnapshotStores,
+  { reducer, named }: ChosenReducer,
+  isMapped: (log: LogId) => boolean,
+): (log: LogId) => Promise<void> {
   const passed = new Set<LogId>();
   return async (log) => {
     if (named || passed.has(log)) return;
     const maker = await newestMaker(stores, log);
+    if (maker === undefined && isMapped(log)) {
+      throw new ReducerForeignError(`no reducer is named, and '${reducer.name}' is not for entries of an application`, {
+        log,
+        advice: "Nothing was changed. Give --reducer FILE; 'logfold inspect TABLE' prints a reducer to begin with",
+      });
+    }
     if (maker !== undefined && maker.name !== reducer.name) {
       const option = builtInReducer(maker.name)?.name ?? `FILE with the module of '${maker.name}'`;
       throw new ReducerForeignError(`reducer '${maker.name}' folds this log, not '${reducer.name}'`, {

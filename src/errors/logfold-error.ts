@@ -111,6 +111,6 @@ export function printable(text: string): string {
 }
 
 /** A text as one word of a shell command. */
-function shellWord(text: string): string {
+export function shellWord(text: string): string {
   return /^\w[\w@%+=:,./#-]*$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
 }

@@ -30,7 +30,7 @@ const TIME_NAMES = [
 ];
 const BODY_NAMES = ['payload', 'body', 'data', 'detail', 'eventdata', 'eventpayload', 'content', 'message', 'event'];
 
-const TYPE_TEXT = /^[A-Za-z][\w.:/ -]{0,99}$/;
+const TYPE_TEXT = /^[A-Za-z_$][\w.:/$+ -]{0,99}$/;
 const ISO_TIME = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)$/;
 const MAX_VERSION = 1000;
 /** An attribute that so many of the items have is one of the kind; the others do not fit. */

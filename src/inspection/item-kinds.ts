@@ -6,8 +6,10 @@ export type SortForm =
   | { readonly form: 'none' }
   /** Numbers. */
   | { readonly form: 'number' }
-  /** Text that ends with digits. */
-  | { readonly form: 'digits'; readonly prefix: string }
+  /** Text that has digits at its end, or before a fixed text. */
+  | { readonly form: 'digits'; readonly prefix: string; readonly suffix: string }
+  /** Text with digits before texts that differ. */
+  | { readonly form: 'digits and text'; readonly prefix: string }
   /** Text that orders items by time: a ULID, a UUID or a time. */
   | { readonly form: 'ULID' | 'UUID' | 'time'; readonly prefix: string }
   | { readonly form: 'text'; readonly prefix: string };
@@ -32,14 +34,13 @@ const MANY_PREFIXES = 8;
 /** So many keys with one prefix show that a weak separator ends it. */
 const MANY_KEYS = 3;
 
+type KeyedItems = Pick<ItemKind, 'partition' | 'sort'> & { readonly items: StoredItem[] };
+
 /** Groups items by the patterns of their keys, the kind with the most items first. */
 export function itemKinds(keys: TableKeys, items: readonly StoredItem[]): ItemKind[] {
   const texts = [...new Set(items.map((item) => keyTextOf(item[keys.partition.name]) ?? ''))];
   const patternOf = partitionPatterns(texts);
-  const kinds = new Map<
-    string,
-    { readonly partition: string; readonly sort: SortForm; readonly items: StoredItem[] }
-  >();
+  const kinds = new Map<string, KeyedItems>();
   for (const item of items) {
     const partition = patternOf(keyTextOf(item[keys.partition.name]) ?? '');
     const sort = sortForm(keys, item);
@@ -48,9 +49,23 @@ export function itemKinds(keys: TableKeys, items: readonly StoredItem[]): ItemKi
     kinds.set(name, kind);
     kind.items.push(item);
   }
-  return [...kinds.values()]
+  return [...joinSuffixes([...kinds.values()])]
     .map((kind) => ({ ...kind, byPartition: Map.groupBy(kind.items, (item) => wholeText(item[keys.partition.name])) }))
     .sort((a, b) => b.items.length - a.items.length);
+}
+
+/** Makes one kind of those that differ only in the text after the number, such as `0001#Placed`. */
+function joinSuffixes(kinds: readonly KeyedItems[]): KeyedItems[] {
+  const groups = Map.groupBy(kinds, ({ partition, sort }) =>
+    JSON.stringify(sort.form === 'digits' && sort.suffix !== '' ? [partition, sort.prefix] : [partition, sort]),
+  );
+  return [...groups.values()].flatMap((group) => {
+    const [first] = group;
+    if (group.length === 1 || first?.sort.form !== 'digits') return group;
+    const { partition, sort } = first;
+    const items = group.flatMap((kind) => kind.items);
+    return [{ partition, sort: { form: 'digits and text', prefix: sort.prefix }, items }];
+  });
 }
 
 /** The pattern of each partition key: a literal prefix that other keys share, then the id. */
@@ -101,6 +116,8 @@ const TIME = /\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?$/;
 /** Epoch seconds or milliseconds of this century. */
 const EPOCH = /(?<!\d)[1-4]\d{9}(?:\d{3})?$/;
 const DIGITS = /\d+$/;
+/** Digits between separators or the ends of the text, with no digits after them. */
+const DIGITS_AND_TEXT = /^((?:.*[#|:/~@_.-])?)\d+([#|:/~@_.-]\D*)$/s;
 
 function sortForm({ sort }: TableKeys, item: StoredItem): SortForm {
   if (sort === undefined) return { form: 'none' };
@@ -118,8 +135,11 @@ function sortForm({ sort }: TableKeys, item: StoredItem): SortForm {
   ).find(([, pattern]) => pattern.test(text));
   if (found !== undefined) {
     const [form, pattern] = found;
-    return { form, prefix: text.slice(0, text.search(pattern)) };
+    const prefix = text.slice(0, text.search(pattern));
+    return form === 'digits' ? { form, prefix, suffix: '' } : { form, prefix };
   }
+  const [, prefix, suffix] = DIGITS_AND_TEXT.exec(text) ?? [];
+  if (prefix !== undefined && suffix !== undefined) return { form: 'digits', prefix, suffix };
   // A lone word is literal: `META`.
   return { form: 'text', prefix: prefixOf(text) ?? (LETTERS.test(text) ? text : '') };
 }
@@ -132,7 +152,9 @@ export function describeSort(sort: SortForm): string {
     case 'number':
       return 'a number';
     case 'digits':
-      return `${sort.prefix}{n}`;
+      return `${sort.prefix}{n}${sort.suffix}`;
+    case 'digits and text':
+      return `${sort.prefix}{n}…`;
     case 'text':
       return sort.prefix === '' ? 'text' : `${sort.prefix}…`;
     default:

@@ -63,8 +63,16 @@ export function numbered(
 export function numberReader(keys: TableKeys, { sort }: ItemKind): (item: StoredItem) => number | undefined {
   const { name } = keys.sort ?? keys.partition;
   return (item) => {
-    const text = sort.form === 'digits' ? item[name]?.S?.slice(sort.prefix.length) : item[name]?.N;
+    const text = sort.form === 'digits' ? digitsIn(item[name]?.S ?? '', sort) : item[name]?.N;
     const number = Number(text);
     return text !== undefined && Number.isSafeInteger(number) && number >= 0 ? number : undefined;
   };
+}
+
+/** The digits of a text sort key. */
+export function digitsIn(
+  text: string,
+  { prefix, suffix }: { readonly prefix: string; readonly suffix: string },
+): string {
+  return text.slice(prefix.length, text.length - suffix.length);
 }

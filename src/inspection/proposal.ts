@@ -7,8 +7,8 @@ import { type MappingDocument, parseMapping, type SchemaMapping } from '../mappi
 import { toEntryItem } from '../mapping/translate.ts';
 import { type AttributeRoles, attributeRoles } from './attribute-roles.ts';
 import { describeSort, type ItemKind, itemKinds } from './item-kinds.ts';
-import { type Misfit, Misfits, numbered, numberReader } from './misfits.ts';
-import { keyText, type TableKeys, type TableSample } from './table-sample.ts';
+import { digitsIn, type Misfit, Misfits, type NumberedItem, numbered, numberReader } from './misfits.ts';
+import { keyText, keyTextOf, type TableKeys, type TableSample } from './table-sample.ts';
 
 /** A mapping as JSON, with the attributes that the sample shows. */
 export type ProposedMapping = MappingDocument & AttributeRoles;
@@ -40,6 +40,8 @@ export interface Proposal {
 }
 
 const NUMBERED: readonly ItemKind['sort']['form'][] = ['number', 'digits'];
+/** The pattern of partition keys that are ids of logs as a whole. */
+const ID_ALONE = '{id}';
 /** Numbers from here on are times in epoch seconds or milliseconds. */
 const EPOCH = 1e9;
 
@@ -174,22 +176,80 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
   const { keys, ttl } = sample;
   const { partition, sort } = keys;
   if (partition.type === 'N' || sort === undefined || sort.type === 'B') return undefined;
+  if (!hasTextIds(keys, kind)) {
+    misfits.add(NO_TEXT_IDS, kind.items, { othersGoOn: false });
+    return undefined;
+  }
   const numberOf = numberReader(keys, kind);
   const constantType = /^[A-Za-z_-]+/.exec(kind.partition)?.[0] ?? 'Event';
   const roles = attributeRoles({ keys, ttl, items: kind.items, numberOf, constantType });
   const pattern = sortPattern(keys, kind, misfits);
   if (pattern === 'unpadded') return undefined;
   const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
+  if (hasHeadItems(logs, roles, misfits)) return undefined;
   const first = findNumbering(logs, misfits);
+  const stamped = kind.items.filter((item) => ttl !== undefined && Object.hasOwn(item, ttl));
+  if (stamped.length > 0) {
+    misfits.add(
+      `the item has a time in the TTL attribute '${ttl}', at which DynamoDB deletes it, archived or not: name the attribute as "ttl" of the mapping only if logfold wrote this time`,
+      stamped,
+    );
+  }
+  if (typeof roles.type === 'object') findCategories(kind, roles.type.constant, keys, misfits);
   const mapping: ProposedMapping = {
     partitionKey: { name: partition.name, type: partition.type, pattern: kind.partition },
     sortKey:
       pattern === undefined ? { name: sort.name, type: 'N', first } : { name: sort.name, type: 'S', first, pattern },
     ...roles,
-    ...(ttl !== undefined && { ttl }),
+    ...(ttl !== undefined && stamped.length === 0 && { ttl }),
   };
   findUnfit(parseMapping(mapping), kind.items, misfits);
   return mapping;
+}
+
+const NO_TEXT_IDS =
+  'the partition key is Binary and no text in UTF-8, such as the bytes of a UUID; the id of a log is text';
+
+/** Whether the partition keys of most items of a kind are text, which may be the id of a log. */
+function hasTextIds({ partition }: TableKeys, { items }: ItemKind): boolean {
+  return items.filter((item) => keyTextOf(item[partition.name]) !== undefined).length * 2 > items.length;
+}
+
+/**
+ * Whether most logs have a head item: number 0, without the type or the time that other items have.
+ */
+function hasHeadItems(
+  logs: readonly (readonly NumberedItem[])[],
+  { type, time }: AttributeRoles,
+  misfits: Misfits,
+): boolean {
+  const names = [typeof type === 'string' ? type : undefined, time?.name].filter((name) => name !== undefined);
+  const heads = logs.flatMap(([head, next]) => {
+    const lacks = (name: string) => head?.item[name] === undefined && next?.item[name] !== undefined;
+    return head?.number === 0 && names.some(lacks) ? [head.item] : [];
+  });
+  if (heads.length === 0 || heads.length * 2 <= logs.length) return false;
+  misfits.add(
+    `the item has the number 0 and not ${names.map((name) => `'${name}'`).join(' and ')} like the others; a mapping takes every number of a log for an entry, so such a head item needs another sort key`,
+    heads,
+    { othersGoOn: false },
+  );
+  return true;
+}
+
+/** Says that logs of several categories get one type, if their ids have different prefixes. */
+function findCategories(kind: ItemKind, type: string, { partition }: TableKeys, misfits: Misfits): void {
+  if (kind.partition !== ID_ALONE) return;
+  const examples = new Map<string, StoredItem>();
+  for (const [item] of kind.byPartition.values()) {
+    const [, category] = /^([A-Za-z][A-Za-z_]*)[^A-Za-z_]/.exec(keyTextOf(item?.[partition.name]) ?? '') ?? [];
+    if (category !== undefined && item !== undefined && !examples.has(category)) examples.set(category, item);
+  }
+  if (examples.size < 2 || examples.size * 2 > kind.byPartition.size) return;
+  misfits.add(
+    `no attribute has the type, so the items of all categories (${[...examples.keys()].sort().join(', ')}) get the type '${type}'; a mapping for each category has its own "pattern" and "type"`,
+    [...examples.values()],
+  );
 }
 
 /** The pattern of a String sort key, by the number of digits that most items have. */
@@ -197,10 +257,10 @@ function sortPattern(
   { sort }: TableKeys,
   kind: ItemKind,
   misfits: Misfits,
-): `${string}{n:${number}}` | 'unpadded' | undefined {
+): `${string}{n:${number}}${string}` | 'unpadded' | undefined {
   const { sort: form, items } = kind;
   if (form.form !== 'digits' || sort === undefined) return undefined;
-  const digitsOf = (item: StoredItem): number => (item[sort.name]?.S ?? '').length - form.prefix.length;
+  const digitsOf = (item: StoredItem): number => digitsIn(item[sort.name]?.S ?? '', form).length;
   const groups = [...Map.groupBy(items, digitsOf)].sort(([, a], [, b]) => b.length - a.length);
   const [digits = 1] = groups[0] ?? [];
   const padded = items.some((item) => digitsOf(item) > 1 && item[sort.name]?.S?.charAt(form.prefix.length) === '0');
@@ -213,7 +273,7 @@ function sortPattern(
     );
     return 'unpadded';
   }
-  return `${form.prefix}{n:${digits}}`;
+  return `${form.prefix}{n:${digits}}${form.suffix}`;
 }
 
 /** @returns the first number of most logs */
@@ -250,15 +310,23 @@ function findUnfit(mapping: SchemaMapping, items: readonly StoredItem[], misfits
   }
 }
 
-/** Kinds that may be entries of the same logs under other keys. */
+/** Kinds that may be entries of the same logs under other keys, or of logs of another category. */
 function findOtherForms(kinds: readonly ItemKind[], log: ItemKind, misfits: Misfits): void {
   for (const kind of kinds) {
-    if (kind === log || kind.partition !== log.partition || !NUMBERED.includes(kind.sort.form)) continue;
-    misfits.add(
-      `the sort key is ${describeSort(kind.sort)}, while the mapping is for ${describeSort(log.sort)}: the mapping leaves these items alone`,
-      kind.items,
-    );
+    if (kind === log || !NUMBERED.includes(kind.sort.form)) continue;
+    const other =
+      kind.partition === log.partition
+        ? `the sort key is ${describeSort(kind.sort)}, while the mapping is for ${describeSort(log.sort)}`
+        : `the partition key is ${kind.partition}, while the mapping is for ${log.partition}`;
+    if (kind.partition === log.partition || looksLikeLogs(kind)) {
+      misfits.add(`${other}: the mapping leaves these items alone`, kind.items);
+    }
   }
+}
+
+/** Whether items of another kind count up in a partition, as those of a log do. */
+function looksLikeLogs({ byPartition }: ItemKind): boolean {
+  return [...byPartition.values()].some((items) => items.length > 1);
 }
 
 function explainNoMapping(keys: TableKeys, kinds: readonly ItemKind[], misfits: Misfits): void {
@@ -270,6 +338,8 @@ function explainNoMapping(keys: TableKeys, kinds: readonly ItemKind[], misfits: 
     else if (keys.sort.type === 'B') add('the sort key is Binary; a mapping needs a Number or a String', kind);
     else if (form === 'number' || form === 'time') add('the sort key is a time and not a number that counts', kind);
     else if (form === 'ULID' || form === 'UUID') add(`the sort key is a ${form} and not a number that counts`, kind);
+    else if (form === 'digits and text')
+      add('the texts after the number in the sort key differ; a mapping needs the same text after each number', kind);
     else add('the sort key has no number, so the items have no order without gaps', kind);
   }
 }

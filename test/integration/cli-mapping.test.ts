@@ -1,9 +1,12 @@
+import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openEngine } from '../../src/local/data-directory.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { CLAIM_KEY } from '../../src/store/keys.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
@@ -98,10 +101,54 @@ describe('inspect', () => {
     expectNoTrace(answer);
     expect(answer).toMatchObject({ code: 0 });
     expect(answer.stdout).toContain('Proposed mapping:');
-    expect(answer.stdout).toContain('logfold adopt --mapping mapping.json --entry-table orders');
     // The scan reads one item of each of 8 parts, and the query 8 items.
     const [, items = ''] = /│ (\d+) +│ \d+ +│ order#/.exec(answer.stdout) ?? [];
     expect(Number(items)).toBeLessThanOrEqual(16);
+  });
+
+  test('prints steps that can be pasted, and that lead to snapshots', async () => {
+    // The bucket of the other tests belongs to another mapping.
+    const own = await mkdtemp(join(tmpdir(), "logfold's steps "));
+    const logfold = `'${process.execPath}' '${join(import.meta.dirname, '../../bin/logfold.mjs')}'`;
+    const paste = async (script: string): Promise<string> => {
+      const lines = script.replaceAll(/^ *logfold /gm, `${logfold} `).replaceAll(' work ', ' work --until-idle ');
+      return (await promisify(execFile)('sh', ['-e', '-c', lines], { cwd: own, env: { PATH: process.env.PATH } }))
+        .stdout;
+    };
+    try {
+      const { engine, dynamodb } = await openEngine(join(own, 'data of orders'), { creates: true });
+      await createItemTable(dynamodb, TABLE, { stream: 'NEW_IMAGE' });
+      const items = Array.from({ length: 101 }, (_, n) => event('1', n));
+      for (const Item of items) await dynamodb.send(new PutItemCommand({ TableName: TABLE, Item }));
+      dynamodb.destroy();
+      await engine.leave();
+      const printed = await paste(`logfold inspect ${TABLE} --local 'data of orders'`);
+      const [, steps = ''] = printed.split('Next steps:');
+      const commands = steps.match(/^ {7}.*$/gm) ?? [];
+      expect(commands.length).toBe(5);
+      expect(await paste(commands.join('\n'))).toContain('snapshot 1 0/101: 101 entries');
+    } finally {
+      await rm(own, { recursive: true });
+    }
+  });
+
+  test('adopted logs are not folded until somebody names a reducer', async () => {
+    const named = [
+      '--entry-table',
+      TABLE,
+      '--segment-table',
+      'unnamed-segments',
+      '--mapping',
+      join(directory, 'm.json'),
+    ];
+    await writeFile(join(directory, 'm.json'), JSON.stringify(MAPPING));
+    await runCli(['adopt', '--snapshot-every-entries', '10', ...named, ...place.words]);
+    const answer = await runCli(['sweep', '--log', '1', ...named, ...place.words]);
+    expect(answer).toMatchObject({ code: 1 });
+    expect(answer.stdout).toContain('REDUCER_FOREIGN');
+    const status = await place.json('status', '1', ...named);
+    expect(status).toMatchObject({ logs: [{ log: '1', stopped: null, lastSnapshot: null }] });
+    await place.blobs.delete([CLAIM_KEY]);
   });
 
   test("recognizes logfold's own tables", async () => {

@@ -117,11 +117,57 @@ describe('the proposed mapping', () => {
     expect(propose(sampleOf(items)).mapping).toMatchObject(expected);
   });
 
-  test('names the TTL attribute of the table, and does not take it for a time', () => {
-    const items = log('1', 3).map(({ ts: _, ...item }) => ({ ...item, expiresAt: { N: '1767225600' } }));
-    const { mapping } = propose(sampleOf(items, { ttl: 'expiresAt' }));
-    expect(mapping).toMatchObject({ ttl: 'expiresAt' });
-    expect(mapping?.time).toBeUndefined();
+  test('names the TTL attribute of the table if no item has it', () => {
+    expect(propose(sampleOf(log('1', 3), { ttl: 'expiresAt' })).mapping).toMatchObject({ ttl: 'expiresAt' });
+  });
+
+  test('leaves out a TTL attribute that the application sets, names these items, and does not take it for a time', () => {
+    const [first, ...others] = log('1', 3).map(({ ts: _, ...item }) => item);
+    const proposal = propose(sampleOf([{ ...first, expiresAt: { N: '1767225600' } }, ...others], { ttl: 'expiresAt' }));
+    expect(proposal.mapping).not.toHaveProperty('ttl');
+    expect(proposal.mapping).not.toHaveProperty('time');
+    expect(proposal.misfits).toMatchObject([
+      { reason: expect.stringContaining("TTL attribute 'expiresAt'"), items: ['order#1, 0'], othersGoOn: true },
+    ]);
+  });
+
+  test.each(['$init', 'Order$Placed', 'com.example.Order$Placed', 'Orders+Placed', '_Placed'])(
+    'takes %s for a type',
+    (type) => {
+      const items = [0, 1, 2].map((n) => ({ ...order('1', n), type: { S: type } }));
+      expect(propose(sampleOf(items)).mapping).toMatchObject({ type: 'type' });
+    },
+  );
+
+  test.each(['-event', '.json'])('has the text %s after each number', (suffix) => {
+    const keys = ['000000', '000001', '000002'];
+    const items = keys.map((number) => ({ ...order('1', 0), sk: { S: `event#${number}${suffix}` } }));
+    const { mapping, misfits: found } = propose(sampleOf(items, { keys: TEXT_SK }));
+    expect(mapping?.sortKey).toEqual({ name: 'sk', type: 'S', first: 0, pattern: `event#{n:6}${suffix}` });
+    expect(found).toEqual([]);
+  });
+
+  test('says that logs of several categories get one type', () => {
+    const ids = ['order-1', 'order-2', 'invoice-1', 'invoice-2'];
+    const items = ids.flatMap((id) => log('1', 2).map(({ type: _, ...item }) => ({ ...item, pk: { S: id } })));
+    const proposal = propose(sampleOf(items));
+    expect(proposal.mapping).toMatchObject({ partitionKey: { pattern: '{id}' }, type: { constant: 'Event' } });
+    expect(proposal.misfits).toMatchObject([
+      {
+        reason: expect.stringContaining("all categories (invoice, order) get the type 'Event'"),
+        items: ['order-1, 0', 'invoice-1, 0'],
+      },
+    ]);
+  });
+
+  test('is for one category, and names the logs of the others', () => {
+    const items = [...log('1', 5), ...log('2', 2).map((item) => ({ ...item, pk: { S: 'invoice#2' } }))];
+    expect(misfits(propose(sampleOf(items)))).toEqual({
+      'the partition key is invoice#{id}, while the mapping is for order#{id}: the mapping leaves these items alone': [
+        'invoice#2, 0',
+        'invoice#2, 1',
+      ],
+    });
   });
 
   test('has no prefix if the ids of logs are the partition keys', () => {
@@ -228,6 +274,18 @@ describe('no mapping is proposed', () => {
       'the sort key is a time and not a number that counts',
     ],
     [
+      'texts after the number that differ',
+      TEXT_SK,
+      (n) => ({ pk: { S: 'order#1' }, sk: { S: `00000${n}#Placed${'x'.repeat(n)}` } }),
+      'the texts after the number in the sort key differ; a mapping needs the same text after each number',
+    ],
+    [
+      'the bytes of UUIDs as partition key',
+      { ...PK_SK, partition: { name: 'pk', type: 'B' } },
+      (n) => ({ ...order('1', n), pk: { B: Uint8Array.from([0xff, 0x80, n, 0xc0]) } }),
+      'the partition key is Binary and no text in UTF-8, such as the bytes of a UUID; the id of a log is text',
+    ],
+    [
       'no sort key',
       { ...PK_SK, sort: undefined },
       (n) => ({ pk: { S: `order#${n}` } }),
@@ -245,6 +303,19 @@ describe('no mapping is proposed', () => {
     const { mapping, misfits: found } = propose(sampleOf([1, 2, 3].map(item), { keys }));
     expect(mapping).toBeUndefined();
     expect(found).toMatchObject([{ reason, count: 3 }]);
+  });
+
+  test('for logs whose item at 0 is no entry but a head item, which it names', () => {
+    const head = (id: string) => ({ pk: { S: `order#${id}` }, sk: { N: '0' }, latest: { N: '3' } });
+    const proposal = propose(sampleOf(['1', '2'].flatMap((id) => [head(id), ...log(id, 3, 1)])));
+    expect(proposal.mapping).toBeUndefined();
+    expect(proposal.misfits).toMatchObject([
+      {
+        reason: expect.stringContaining("not 'type' and 'ts'"),
+        items: ['order#1, 0', 'order#2, 0'],
+        othersGoOn: false,
+      },
+    ]);
   });
 
   test('for an empty table', () => {

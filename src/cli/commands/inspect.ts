@@ -6,6 +6,7 @@ import {
   describeTable,
   readTtlAttribute,
 } from '../../adapters/dynamodb/table-settings.ts';
+import { shellWord } from '../../errors.ts';
 import type { Misfit } from '../../inspection/misfits.ts';
 import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../inspection/proposal.ts';
 import type { TableSample } from '../../inspection/table-sample.ts';
@@ -63,7 +64,7 @@ export function inspectCommand() {
           const document = { table, ...described, ...proposal, parameters: mapping && parametersFor(mapping) };
           output.result(
             nullForUndefined(document),
-            describe(table, described, proposal, { written, local: options.local }).join('\n'),
+            describe(table, described, proposal, { ...options, written }).join('\n'),
           );
           if (mapping === undefined) process.exitCode = 1;
         });
@@ -92,10 +93,11 @@ function describe(
   table: string,
   described: DescribedTable & Pick<TableSample, 'ttl'>,
   proposal: Proposal,
-  { written, local }: { readonly written: string | undefined; readonly local: string | undefined },
+  place: Next,
 ): string[] {
   const { keys, ttl, stream, approximateItems } = described;
   const { recognized, kinds, mapping, readyMade, beside, misfits } = proposal;
+  const { written } = place;
   const lines = [
     `Table '${table}': about ${count(approximateItems, 'item')}; keys ${describeKeys(keys)}; ${ttl === undefined ? 'no TTL' : `TTL on '${ttl}'`}; ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`,
     kinds.length === 0 ? 'The sample has no items.' : describeKinds(kinds),
@@ -115,9 +117,6 @@ function describe(
     );
   }
   const { Mapping, StreamFilter } = parametersFor(mapping);
-  const file = written ?? 'mapping.json';
-  const place = local === undefined ? '--segment-table NAME --bucket NAME' : `--local ${local}`;
-  const named = `--mapping ${file} --entry-table ${table} ${place}`;
   lines.push(
     '',
     written === undefined ? 'Proposed mapping:' : `Proposed mapping, written to ${written}:`,
@@ -128,16 +127,60 @@ function describe(
     `  StreamFilter: ${StreamFilter}`,
     '',
     'Next steps:',
-    `  1. Check the mapping${written === undefined ? ` and save it: logfold inspect ${table} --output ${file}${local === undefined ? '' : ` ${place}`}` : ''}.`,
-    `  2. Register the logs: logfold adopt ${named}`,
-    local !== undefined
-      ? `  3. Build the snapshots: logfold ${stream === undefined ? 'sweep' : 'work --until-idle'} ${named}`
-      : stream === undefined
-        ? '  3. Enable a stream on the table, of any view type, or deploy with StreamTrigger=false.'
-        : '  3. Deploy with these parameters.',
+    ...nextSteps(table, { ...place, hasStream: stream !== undefined }).map((step, i) => `  ${i + 1}. ${step}`),
   );
   return lines;
 }
+
+/** Names of files and resources in the next steps. */
+interface Next {
+  /** The file with the mapping, if the command wrote it. */
+  readonly written: string | undefined;
+  readonly local?: string | undefined;
+  readonly segmentTable?: string | undefined;
+  readonly bucket?: string | undefined;
+  readonly reducer?: string | undefined;
+}
+
+/** The steps after an inspection. A command of a step is on a separate, indented line. */
+function nextSteps(table: string, { hasStream, ...next }: Next & { readonly hasStream: boolean }): string[] {
+  const { written, local, segmentTable = `${table}-segments`, bucket = 'BUCKET', reducer = 'reducer.mjs' } = next;
+  const run = (...words: string[]): string =>
+    `\n       logfold ${words.map((word) => (word.startsWith('--') ? word : shellWord(word))).join(' ')}`;
+  const file = written ?? 'mapping.json';
+  const place = local === undefined ? [] : ['--local', local];
+  const stores = local === undefined ? ['--segment-table', segmentTable, '--bucket', bucket] : place;
+  const mapped = ['--mapping', file, '--entry-table', table, ...stores];
+  const register = `Register the logs:${run('adopt', ...mapped)}`;
+  const build = `Build the snapshots that are due:${run('sweep', ...mapped, '--reducer', reducer)}`;
+  const steps = [
+    written === undefined
+      ? `Check the mapping, and save it:${run('inspect', table, '--output', file, ...place)}`
+      : 'Check the mapping.',
+  ];
+  if (next.reducer === undefined) {
+    steps.push(
+      `Write a reducer, which makes a state of the entries. This one only counts them:\n       echo '${STARTER}' > ${reducer}`,
+    );
+  }
+  if (local !== undefined) steps.push(register, build);
+  if (hasStream && local !== undefined) {
+    steps.push(`Build snapshots of new entries as they come:${run('work', ...mapped, '--reducer', reducer)}`);
+  }
+  if (local !== undefined) return steps;
+  if (!hasStream) steps.push('Enable a stream on the table, of any view type, or deploy with StreamTrigger=false.');
+  return [
+    ...steps,
+    'Deploy with the template parameters above, and with the ReducerLayerArn of a layer that has your reducer.',
+    register,
+  ];
+}
+
+/** A reducer for any entries, to begin with. */
+const STARTER =
+  'export default { name: "entry-counts", version: 1, async fold(draft, { type }) { ' +
+  'const counts = draft.map("counts", "string"); ' +
+  'counts.put(type, Number((await counts.get(type)) ?? 0) + 1); } };';
 
 function describeKinds(kinds: readonly KindReport[]): string {
   const table = new Table({

@@ -14,7 +14,7 @@ import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { SweptFeed } from '../../workers/sweep/swept-feed.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
-import { dividingCommand, divisionFrom } from '../division-options.ts';
+import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
 import type { Place } from '../environment.ts';
 import { count } from '../format.ts';
 import { JobRunner } from '../job-runner.ts';
@@ -68,6 +68,7 @@ export function sweepCommand() {
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
         const division = divisionFrom(options);
+        noteRecordedSizes(options, output);
         const policies = await readPolicies(environment.deps.blobs, everywhere, environment.deps.parseLog);
         if (everywhere.expire === 'ttl') await requireTtl(environment, output);
         const byTtl = (log === undefined ? policies.logs() : [log]).find((of) => policies.ownOf(of).expire === 'ttl');

@@ -10,7 +10,7 @@ import { LOG_KINDS } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { dividingCommand, divisionFrom } from '../division-options.ts';
+import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
@@ -53,6 +53,7 @@ export function workCommand() {
           const { deps, feed, mapped } = environment;
           const policy = policyEverywhere(policyChanges(options));
           const given = divisionFrom(options);
+          noteRecordedSizes(options, output);
           const division = revisionsOf !== undefined && !divides(given) ? REVISIONS_DIVISION : given;
           const revisions = revisionsOf && (await recordedTable(environment, { ...options, revisionsOf }));
           const summary = new Summary(output, { hasFeed: feed !== undefined, hasRevisions: revisionsOf !== undefined });
@@ -212,6 +213,14 @@ class Summary {
     this.#output.note(text);
   }
 
+  /** Says why no snapshot was built. */
+  #whyNone(): string {
+    if (this.#built > 0 || this.#flushes > 0 || this.#failures.length > 0) return '';
+    if (this.#stopped.size > 0) return `\n${count(this.#stopped.size, 'log is', 'logs are')} stopped.`;
+    if (this.#present > 0) return `\n${count(this.#present, 'snapshot was', 'snapshots were')} complete already.`;
+    return "\nThe new records of the stream made no snapshot due. 'logfold sweep' looks at all logs, 'logfold status' shows them.";
+  }
+
   finish(): void {
     const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
@@ -225,7 +234,7 @@ class Summary {
     const fedText = fed ? `; ${count(this.#spans, 'span')} fed` : '';
     this.#output.result(
       { ...totals, ...retention, ...written, ...fed, ...recorded, stopped, failures: this.#failures },
-      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}${recordedText}`,
+      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}${recordedText}${this.#whyNone()}`,
     );
   }
 }

@@ -74,6 +74,14 @@ export const MAPPED_TABLES: Cases = {
     expect(advice).toContain(option);
     await here('adopt', option, name, ...words);
   },
+  "Nothing was changed. Give --reducer FILE; 'logfold inspect TABLE' prints a reducer to begin with": async (
+    refused,
+  ) => {
+    const words = await mapped('without-reducer');
+    await here('adopt', ...words);
+    await refused(() => here('state', '1', ...words));
+    await here('state', '1', ...words, '--reducer', await counting());
+  },
   "Give --mapping FILE; 'logfold inspect TABLE' proposes one": async (refused) => {
     const [entry = '', name = '', segment = '', segments = '', ...mapping] = await mapped('without-mapping');
     const words = ['adopt', entry, name, segment, segments];
