@@ -71,7 +71,8 @@ export class Feed {
    * 5 seconds, before a wait, and at the end; after a crash, the items since then come again. So
    * each item comes at least once.
    *
-   * One member of a group works at a time. With `follow`, the others wait for it.
+   * One member of a group works at a time. With `follow`, the others wait for it. A member that is
+   * killed keeps its lease for a minute, and for six if its clock was wrong.
    * @throws CheckpointInvalidError if `from` is no checkpoint. Reading throws it if the feed ends
    * before it and the group is new
    * @throws UsageError if the name of the group or another option is invalid. Reading throws
@@ -88,6 +89,27 @@ export class Feed {
   /** The checkpoint behind the newest item, from which a reader gets only new ones. */
   async end(): Promise<number> {
     return checkpointOf(await this.#reader.end());
+  }
+
+  /**
+   * Takes the lease of a group from the member that has it, for example one that is gone, and gives
+   * it back. The group keeps its place. A member that still works ends with FeedGroupBusyError at
+   * its next save.
+   * @returns the group before
+   * @throws UsageError if there is no such group
+   */
+  async release(group: string): Promise<FeedGroup> {
+    checkGroupName(group);
+    const found = await this.#deps.groups.get(group);
+    if (found === undefined) {
+      throw new UsageError(`there is no consumer group '${group}'`, {
+        advice: "Run 'logfold feed --groups', which lists the groups",
+      });
+    }
+    if (found.lease === undefined) return found;
+    const member = await GroupMember.join(this.#deps, { group, from: found.checkpoint, otherwise: 'take over' });
+    await member?.leave();
+    return found;
   }
 
   /** All consumer groups, in order of name. */
@@ -114,7 +136,8 @@ export class Feed {
     if (from !== FEED_START && (await this.#deps.groups.get(group)) === undefined) {
       await this.#reader.requireReached(positionOfCheckpoint(from));
     }
-    const member = await GroupMember.join(this.#deps, { group, from, waits, signal });
+    const otherwise = waits ? 'wait' : 'fail';
+    const member = await GroupMember.join(this.#deps, { group, from, otherwise, signal });
     if (member === undefined) return;
     let hasFailed = false;
     try {

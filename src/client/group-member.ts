@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import { FeedGroupBusyError } from '../errors.ts';
-import type { FeedPlace, GroupStore } from '../feed/group-store.ts';
+import type { FeedPlace, GroupLease, GroupStore } from '../feed/group-store.ts';
 import { epochSeconds } from '../log/entry.ts';
 
 export interface GroupMemberDeps {
@@ -17,8 +17,8 @@ export interface JoinOptions {
   readonly group: string;
   /** Checkpoint of a group that is new. */
   readonly from: number;
-  /** Whether to wait while another member has the lease. */
-  readonly waits: boolean;
+  /** The answer to another member that has the lease. */
+  readonly otherwise: 'wait' | 'fail' | 'take over';
   /** Ends the wait. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -31,6 +31,8 @@ const RENEW_MS = 20_000;
 const MAX_RENEWALS = 45;
 /** Time between two attempts to take the lease, in milliseconds. */
 const RETRY_MS = 5_000;
+/** How far clocks of members may differ, in milliseconds. No lease counts that ends later. */
+const CLOCK_ERROR_MS = 5 * 60_000;
 /** The place is saved after so many items, or after this time in milliseconds. */
 const [SAVE_ITEMS, SAVE_MS] = [1_000, 5_000];
 
@@ -62,26 +64,40 @@ export class GroupMember {
 
   /**
    * Takes the lease of a group. The caller must leave the group.
+   *
+   * A lease that its member left behind is over after its length. A caller that waits believes no
+   * clock: it sees that the lease is not renewed for so long. Another caller compares with its
+   * clock, and does not believe a lease that ends later than an honest one could.
    * @returns undefined if the signal was aborted first
-   * @throws FeedGroupBusyError if another member has the lease and the caller does not wait
+   * @throws FeedGroupBusyError if another member has the lease and `otherwise` is `fail`
    */
   static async join(deps: GroupMemberDeps, options: JoinOptions): Promise<GroupMember | undefined> {
-    const { group, from, waits, signal } = options;
+    const { group, from, otherwise, signal } = options;
     const owner = Array.from({ length: 4 }, () => Math.floor(deps.random() * 2 ** 32).toString(36)).join('-');
+    let over: GroupLease | undefined;
+    let seen: GroupLease | undefined;
+    /** Time in which the seen lease was not renewed, in milliseconds. */
+    let seenMs = 0;
     while (signal?.aborted !== true) {
       const now = deps.now();
       const first = { checkpoint: from, saved: epochSeconds(now) };
-      const { lease, checkpoint, within } = await deps.groups.take(group, { owner, until: now + LEASE_MS }, first, now);
+      const mine = { owner, until: now + LEASE_MS };
+      const { lease, checkpoint, within } = await deps.groups.take(group, mine, first, over);
       if (lease === undefined || lease.owner === owner) {
         return new GroupMember(deps, group, owner, { checkpoint, within });
       }
-      if (!waits) {
-        const until = new Date(lease.until).toISOString();
-        throw new FeedGroupBusyError(`another member of group '${group}' reads the feed`, {
-          advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\`, on the command line --follow`,
-        });
+      if (otherwise !== 'wait') {
+        const isFree = otherwise === 'take over' || (over === undefined && isOver(lease, now));
+        if (!isFree) throw busy(group, lease);
+        // If its member renews the lease meanwhile, it is another one.
+        over = lease;
+        continue;
       }
+      if (lease.owner !== seen?.owner || lease.until !== seen.until) [seen, seenMs] = [lease, 0];
+      over = seenMs >= LEASE_MS ? lease : undefined;
+      if (over !== undefined) continue;
       await deps.sleep(RETRY_MS, signal);
+      seenMs += RETRY_MS;
     }
     return undefined;
   }
@@ -168,4 +184,16 @@ export class GroupMember {
       await this.#save().catch(() => undefined);
     }
   }
+}
+
+/** Whether no honest member can have a lease any more, or yet. @param now epoch milliseconds */
+function isOver({ until }: GroupLease, now: number): boolean {
+  return until <= now || until > now + LEASE_MS + CLOCK_ERROR_MS;
+}
+
+function busy(group: string, lease: GroupLease): FeedGroupBusyError {
+  const until = new Date(lease.until).toISOString();
+  return new FeedGroupBusyError(`another member of group '${group}' reads the feed`, {
+    advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\`, on the command line --follow. If that member is gone, run 'logfold feed --group ${group} --release'`,
+  });
 }

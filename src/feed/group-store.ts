@@ -34,7 +34,7 @@ export interface FeedGroup extends GroupProgress {
 export interface GroupLease {
   /** A random name, which no other member has. */
   readonly owner: string;
-  /** Epoch milliseconds; afterwards any member may take the lease. */
+  /** Epoch milliseconds by the clock of its member, which may be wrong. Each save changes it. */
   readonly until: number;
 }
 
@@ -47,13 +47,13 @@ export interface GroupStore {
   list(): AsyncIterable<FeedGroup>;
 
   /**
-   * Takes the lease of a group for its owner, if no other member has it at the time `now`. Creates
-   * the group if it is new.
+   * Takes the lease of a group for its owner, if no other member has it, or one has exactly the
+   * lease `over`. Creates the group if it is new.
    * @param first progress of a new group
-   * @param now epoch milliseconds
+   * @param over a lease of another member that the caller takes over; none by default
    * @returns the group afterwards, with the lease of the other member if that one keeps it
    */
-  take(name: string, lease: GroupLease, first: GroupProgress, now: number): Promise<FeedGroup>;
+  take(name: string, lease: GroupLease, first: GroupProgress, over?: GroupLease): Promise<FeedGroup>;
 
   /**
    * Saves a place, and renews the lease. Changes nothing if another member has the lease or

@@ -156,6 +156,18 @@ describe('a feed on the embedded engine', () => {
     expect(await printed('feed', '--group', 'search', ...FEED)).toEqual([]);
   });
 
+  test('a group whose member was killed is released by hand', async () => {
+    const member = startCli(['feed', '--group', 'index', '--follow', ...FEED, ...place.words, '--json']);
+    await new Promise((resolve) => member.stdout?.once('data', resolve));
+    await end(member, 'SIGKILL');
+    const [busy] = await place.refusals(['feed', '--group', 'index', ...FEED]);
+    expect(busy).toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    const release = ['feed', '--group', 'index', '--release', ...FEED];
+    expect(await place.json(...release)).toMatchObject({ group: 'index', released: true });
+    expect(await place.json(...release)).toMatchObject({ group: 'index', released: false });
+    expect(await printed('feed', '--group', 'index', ...FEED)).not.toEqual([]);
+  });
+
   test('a rebuilt feed has the same entries, at later checkpoints', async () => {
     const before = await printed('feed', ...FEED);
     const { from } = await place.json('feed', '--rebuild', ...FEED);
@@ -174,6 +186,11 @@ describe('a feed on the embedded engine', () => {
       [[...FEED, '--group', ''], 'USAGE', 'name of a group'],
       [[...FEED, '--groups', '--follow'], 'USAGE', '--groups'],
       [[...FEED, '--rebuild', '--from', '0'], 'USAGE', '--rebuild'],
+      [[...FEED, '--rebuild', '--group', 'search'], 'USAGE', '--rebuild'],
+      [[...FEED, '--release'], 'USAGE', '--release needs --group'],
+      [[...FEED, '--release', '--group', 'search', '--follow'], 'USAGE', '--release'],
+      [[...FEED, '--release', '--group', 'serach'], 'USAGE', "no consumer group 'serach'"],
+      [[...FEED, '--from', String(2 ** 52 - 1)], 'CHECKPOINT_INVALID', 'is behind the end'],
     ];
     const refusals = await place.refusals(...cases.map(([words]) => ['feed', ...words]));
     for (const [i, [words, code, about]] of cases.entries()) {

@@ -5,7 +5,7 @@ import { type FeedHistoryResult, runFeedHistory } from '../support/feed-history.
 const IS_LONG = Number(process.env.LOGFOLD_HISTORIES) >= 500;
 /** A failed history prints its seed. SEED=17 runs only this one. */
 const onlySeed = process.env.SEED;
-const SEEDS = onlySeed === undefined ? Array.from({ length: IS_LONG ? 60 : 2 }, (_, i) => i + 1) : [Number(onlySeed)];
+const SEEDS = onlySeed === undefined ? Array.from({ length: IS_LONG ? 60 : 4 }, (_, i) => i + 1) : [Number(onlySeed)];
 const SIZE = IS_LONG ? { logs: 12, appends: 80, consumers: 4 } : { logs: 6, appends: 30, consumers: 3 };
 const LARGE = { logs: 1_000, appends: 2_500, consumers: 10 };
 

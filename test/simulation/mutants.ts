@@ -875,6 +875,37 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'lease-by-its-clock',
+    fault: 'a consumer group waits until the clock says that the lease of a killed member is over',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/group-member.ts',
+        from: 'until <= now || until > now + LEASE_MS + CLOCK_ERROR_MS;',
+        to: 'until <= now;',
+      },
+      {
+        file: 'client/group-member.ts',
+        from: 'over = seenMs >= LEASE_MS ? lease : undefined;',
+        to: 'over = isOver(lease, now) ? lease : undefined;',
+      },
+    ],
+  },
+  {
+    name: 'young-in-the-future',
+    fault: 'a sweep takes an entry that is dated in the future for young, and does not feed it',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/sweep/swept-tail.ts',
+        from: 'return Math.abs(age) < youngSeconds;',
+        to: 'return age < youngSeconds;',
+      },
+    ],
+  },
+  {
     name: 'old-image-for-new',
     fault: 'a revision has the item as it was before the change',
     test: 'test/property/revisions.test.ts',

@@ -74,8 +74,11 @@ export class FedLogs {
   readonly logs: Logs = this.open();
   readonly writer = new FeedWriter({ logs: this.logs, sleep: async () => undefined, random: Math.random });
 
-  /** Another client, which shares no cache with the others. */
-  open(): Logs {
+  /**
+   * Another client, which shares no cache with the others.
+   * @param clockErrorMs how far its clock is ahead, in milliseconds
+   */
+  open(clockErrorMs = 0): Logs {
     const random = new Random(clients++);
     return new Logs({
       store: this.store,
@@ -84,7 +87,7 @@ export class FedLogs {
       feedGroups: this.groups,
       platform: nativePlatform,
       types: RESERVED_TYPES,
-      now: () => this.clock.nowMs,
+      now: () => this.clock.nowMs + clockErrorMs,
       random: () => random.next(),
       sleep: this.clock.sleep,
       newLogId,

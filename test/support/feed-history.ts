@@ -62,6 +62,9 @@ const ROUNDS_TO_REST = 3;
 /** Time in which the pipeline and the consumers finish without faults, in milliseconds. */
 const PATIENCE_MS = 12 * 60 * MINUTE;
 
+/** Largest errors of clocks in milliseconds: none, minutes, hours or days. */
+const CLOCK_ERRORS_MS: readonly [number, ...number[]] = [0, 4 * MINUTE, 26 * 60 * MINUTE, 400 * 24 * 60 * MINUTE];
+
 /** The most steps of a history of a thousand logs. */
 const MAX_STEPS = 2_000_000;
 
@@ -130,6 +133,7 @@ class FeedHistory {
       resend: rate,
     };
     world.streamFaults = { lost: 0.1, twice: 0.2 };
+    world.clockErrorMs = this.#random.pick(CLOCK_ERRORS_MS);
     const policy = { graceSeconds: 3600, keepSegments: 1, keepDays: 0 } as const;
     world.policy = { ...DEFAULT_POLICY, ...policy, expire: 'delete' };
     this.#start();

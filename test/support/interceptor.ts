@@ -102,7 +102,7 @@ export function interceptGroupStore(inner: GroupStore, intercept: Interceptor): 
   return {
     get: (name) => intercept('getGroup', () => inner.get(name)),
     list: () => interceptPages('listGroups', inner.list(), intercept),
-    take: (name, lease, first, now) => intercept('takeGroup', () => inner.take(name, lease, first, now)),
+    take: (name, lease, first, over) => intercept('takeGroup', () => inner.take(name, lease, first, over)),
     save: (name, lease, progress) => intercept('saveGroup', () => inner.save(name, lease, progress)),
     release: (name, owner, progress) => intercept('releaseGroup', () => inner.release(name, owner, progress)),
   };

@@ -178,8 +178,11 @@ export class World {
     this.lines.push(line);
   };
 
-  /** Starts a process with its own view of the ports. */
-  start(name: string): Ports {
+  /**
+   * Starts a process with its own view of the ports.
+   * @param clockErrorMs largest error of its clock in either direction, in milliseconds
+   */
+  start(name: string, clockErrorMs = this.clockErrorMs): Ports {
     const number = (this.#processes.get(name) ?? 0) + 1;
     this.#processes.set(name, number);
     const process = new Process({
@@ -188,7 +191,7 @@ export class World {
       random: this.random,
       faults: () => this.faults,
       trace: this.trace,
-      clockErrorMs: this.clockErrorMs,
+      clockErrorMs,
     });
     const mapped = this.mapped?.through(process.intercept);
     const tables = mapped ?? this.tables.through(process.intercept);

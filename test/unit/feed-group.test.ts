@@ -3,6 +3,7 @@ import type { FeedItem } from '../../src/client/feed.ts';
 import type { GroupLease, GroupProgress } from '../../src/feed/group-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
+import { NOON } from '../support/logs.ts';
 
 /** A log with so many entries. The feed got them one by one. */
 async function fedLog(entries: number): Promise<{ fed: FedLogs; log: LogId }> {
@@ -19,6 +20,9 @@ const entriesOf = (items: readonly FeedItem[]): number[] => items.map(({ entry }
 const consumed = async (fed: FedLogs): Promise<number[]> => {
   return entriesOf(await Array.fromAsync(fed.open().feed.consume('search')));
 };
+
+/** By then, a member that works has renewed its lease, or found that it has none. */
+const RENEWED_MS = 20_000;
 
 /** Counts the saves of a group. */
 function countSaves({ groups }: FedLogs): { count: number } {
@@ -183,6 +187,96 @@ describe('a consumer group', () => {
     await fed.clock.elapse(5_000);
     await expect(member.next()).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
     expect(await fed.groups.get('search')).toMatchObject({ checkpoint: 4 });
+  });
+
+  describe('a wrong clock', () => {
+    const [MINUTE, HOUR, DAY] = [60_000, 3_600_000, 24 * 3_600_000];
+
+    /**
+     * A group whose member was killed in its second item.
+     * @param clockErrorMs how far the clock of the member was ahead
+     */
+    async function killed(clockErrorMs: number): Promise<FedLogs> {
+      const { fed } = await fedLog(3);
+      const until = fed.clock.nowMs + clockErrorMs + MINUTE;
+      await fed.groups.take('search', { owner: 'ann', until }, { checkpoint: 2, saved: NOON });
+      return fed;
+    }
+
+    test.each([-400 * DAY, -HOUR, 6 * MINUTE, 26 * HOUR, 400 * DAY])(
+      'does not make a killed member block another one (%i ms)',
+      async (clockErrorMs) => {
+        const fed = await killed(clockErrorMs);
+        expect(await consumed(fed)).toEqual([1, 2]);
+      },
+    );
+
+    test('delays another member by as much if it is a matter of minutes', async () => {
+      const fed = await killed(4 * MINUTE);
+      await expect(consumed(fed)).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+      fed.clock.nowMs += 5 * MINUTE - 1;
+      await expect(consumed(fed)).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+      fed.clock.nowMs += 1;
+      expect(await consumed(fed)).toEqual([1, 2]);
+    });
+
+    test.each([-DAY, 0, 4 * MINUTE, 26 * HOUR])(
+      'does not prolong the lease for a member that waits (%i ms)',
+      async (clockErrorMs) => {
+        const fed = await killed(clockErrorMs);
+        const waiting = Array.fromAsync(fed.logs.feed.consume('search', { follow: true, limit: 2 }));
+        await fed.clock.elapse(MINUTE - 1);
+        expect(await fed.groups.get('search')).toMatchObject({ lease: { owner: 'ann' } });
+        await fed.clock.elapse(1);
+        expect(entriesOf(await waiting)).toEqual([1, 2]);
+      },
+    );
+
+    test.each([-DAY, -HOUR, HOUR, DAY])(
+      'does not let a waiting member take a lease that is renewed (%i ms)',
+      async (clockErrorMs) => {
+        const { fed } = await fedLog(3);
+        const stop = new AbortController();
+        const works = fed.logs.feed.consume('search', { follow: true, signal: stop.signal });
+        await works.next();
+        const waits = fed.open(clockErrorMs).feed.consume('search', { follow: true, limit: 1 });
+        const waiting = waits.next();
+        await fed.clock.elapse(10 * MINUTE);
+        expect(entriesOf([(await works.next()).value ?? fail()])).toEqual([1]);
+        stop.abort();
+        expect(await works.next()).toEqual({ done: true, value: undefined });
+        await fed.clock.elapse(5_000);
+        expect(entriesOf([(await waiting).value ?? fail()])).toEqual([2]);
+        await waits.return(undefined);
+      },
+    );
+
+    test('makes two members work for a moment, and loses no item', async () => {
+      const { fed } = await fedLog(3);
+      const works = fed.open(DAY).feed.consume('search');
+      await works.next();
+      expect(await consumed(fed)).toEqual([0, 1, 2]);
+      await fed.clock.elapse(RENEWED_MS);
+      await expect(works.next()).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    });
+  });
+
+  test('is freed by hand, and keeps its place', async () => {
+    const { fed } = await fedLog(3);
+    const works = fed.logs.feed.consume('search');
+    await works.next();
+    await works.next();
+    fed.clock.nowMs += 5_000;
+    await works.next();
+    await expect(consumed(fed)).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    const { feed } = fed.open();
+    expect(await feed.release('search')).toMatchObject({ checkpoint: 3, lease: { until: expect.any(Number) } });
+    expect(await fed.groups.get('search')).toEqual({ name: 'search', checkpoint: 3, saved: expect.any(Number) });
+    expect(await feed.release('search')).toMatchObject({ checkpoint: 3 });
+    await fed.clock.elapse(RENEWED_MS);
+    await expect(works.next()).rejects.toMatchObject({ code: 'FEED_GROUP_BUSY' });
+    expect(await consumed(fed)).toEqual([2]);
+    await expect(feed.release('serach')).rejects.toThrow("there is no consumer group 'serach'");
   });
 
   test('an error of the consumer gives the lease back without that item', async () => {

@@ -125,7 +125,7 @@ describe('reading the feed', () => {
     await expire(FEED_LOG, [0, 1]);
     await expect(read(false)).rejects.toMatchObject({ code: 'ENTRY_NOT_FOUND', log: FEED_LOG, segment: 0 });
     expect(await read(true)).toEqual(['a 1/1']);
-    await fed.groups.take('late', { owner: 'ann', until: 0 }, { checkpoint: 1, saved: NOON }, 0);
+    await fed.groups.take('late', { owner: 'ann', until: 0 }, { checkpoint: 1, saved: NOON });
     fed.clock.nowMs += 7_000;
     expect(await feed.groups()).toMatchObject([{ name: 'late', lagSeconds: 7 }]);
   });

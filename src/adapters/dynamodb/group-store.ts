@@ -31,7 +31,7 @@ const HASH_BYTES = 12;
  * The groups of a feed, in the feed's table. An item has the key `S`, `N`: the text `groups`, and a
  * number from the SHA-256 of the name. `G` is the name, `K` the checkpoint, `P` the place within
  * the entry of the feed, and `C` the time of the save. While a member has the lease, `O` is its
- * owner and `U` its end in epoch milliseconds.
+ * owner and `U` its end in epoch milliseconds by that member's clock.
  *
  * Every method throws ResourceMissingError if the table does not exist, and CredentialsError if
  * there are no credentials or AWS refuses them.
@@ -59,21 +59,21 @@ export class DynamoDbGroupStore implements GroupStore {
     for await (const { items } of this.#requests.queryPages(input, storedItems)) yield* items.map(decodeGroup);
   }
 
-  async take(name: string, lease: GroupLease, first: GroupProgress, now: number): Promise<FeedGroup> {
+  async take(name: string, lease: GroupLease, first: GroupProgress, over?: GroupLease): Promise<FeedGroup> {
     checkGroupName(name);
     const item = await this.#requests.change({
       TableName: this.#table,
       Key: groupKey(name),
       UpdateExpression:
         'SET G = :name, O = :owner, U = :until, K = if_not_exists(K, :checkpoint), C = if_not_exists(C, :saved)',
-      ConditionExpression: 'attribute_not_exists(O) OR O = :owner OR U <= :now',
+      ConditionExpression: `attribute_not_exists(O) OR O = :owner${over ? ' OR (O = :other AND U = :over)' : ''}`,
       ExpressionAttributeValues: {
         ':name': { S: name },
         ':owner': { S: lease.owner },
         ':until': { N: String(lease.until) },
         ':checkpoint': { N: String(first.checkpoint) },
         ':saved': { N: String(first.saved) },
-        ':now': { N: String(now) },
+        ...(over && { ':other': { S: over.owner }, ':over': { N: String(over.until) } }),
       },
     });
     return decodeGroup(item);

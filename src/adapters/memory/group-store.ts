@@ -18,11 +18,12 @@ export class MemoryGroupStore implements GroupStore {
     yield* [...this.#groups.values()];
   }
 
-  async take(name: string, lease: GroupLease, first: GroupProgress, now: number): Promise<FeedGroup> {
+  async take(name: string, lease: GroupLease, first: GroupProgress, over?: GroupLease): Promise<FeedGroup> {
     checkGroupName(name);
     const group = this.#groups.get(name) ?? { name, ...first };
-    const isTaken = group.lease !== undefined && group.lease.owner !== lease.owner && group.lease.until > now;
-    return isTaken ? group : this.#put({ ...group, lease });
+    const other = group.lease?.owner === lease.owner ? undefined : group.lease;
+    const isOver = other?.owner === over?.owner && other?.until === over?.until;
+    return other === undefined || isOver ? this.#put({ ...group, lease }) : group;
   }
 
   async save(name: string, lease: GroupLease, progress: GroupProgress): Promise<boolean> {

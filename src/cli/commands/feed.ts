@@ -32,6 +32,7 @@ export function feedCommand() {
     .option('--skip-expired', 'leave out entries that expired without an archive', false)
     .option('--rebuild', 'begin the feed again, and feed all logs from their first entry on', false)
     .option('--groups', 'list the consumer groups, and how far each is behind', false)
+    .option('--release', 'free the group for another member, if its member is gone', false)
     .addHelpText('after', HELP)
     .addHelpText(
       'after',
@@ -40,16 +41,21 @@ export function feedCommand() {
         'feed --feed-table Feed --from 4711 --follow --json',
         'feed --feed-table Feed --group search --json | ./index-entries',
         'feed --feed-table Feed --groups',
+        'feed --feed-table Feed --group search --release',
         'feed --feed-table Feed --rebuild',
       ),
     )
-    .action(({ from, follow, limit, group, skipExpired, groups, rebuild, ...options }) => {
+    .action(({ from, follow, limit, group, skipExpired, groups, rebuild, release, ...options }) => {
       if (options.feedTable === undefined) {
         throw new UsageError('the table of the feed is not named', { advice: 'Give --feed-table NAME' });
       }
-      const reads = from !== undefined || follow || limit !== undefined || group !== undefined || skipExpired;
-      if ((groups && (reads || rebuild)) || (rebuild && reads)) {
+      const reads = from !== undefined || follow || limit !== undefined || skipExpired;
+      const others = [groups, rebuild, release || group !== undefined, reads].filter((given) => given);
+      if ((groups || rebuild) && others.length > 1) {
         throw new UsageError('--groups and --rebuild exclude every other option of this command');
+      }
+      if (release && (reads || group === undefined)) {
+        throw new UsageError('--release needs --group, and excludes every other option of this command');
       }
       const place = { ...options, endsItself: true };
       return inEnvironment(place, async (environment, output, stop) => {
@@ -57,6 +63,7 @@ export function feedCommand() {
         const { feed } = logs;
         if (rebuild) return untilInterrupted(() => rebuildAll(environment, output));
         if (groups) return listGroups(feed, output);
+        if (release && group !== undefined) return releaseGroup(feed, group, output);
         const how = { from, follow, limit, skipExpired, signal: stop };
         const items = group === undefined ? feed.read(how) : feed.consume(group, how);
         const next = await print(items, { types: deps.types, output, follow });
@@ -120,6 +127,13 @@ async function rebuildAll({ deps, feed }: Environment, output: Output): Promise<
   const done = `${count(logs, 'log')} checked, ${count(spans, 'span')} fed from checkpoint ${from} to ${to}, ${failures.length} failed`;
   output.result({ from, to, logs, spans, failures }, [...failed, done].join('\n'));
   if (failures.length > 0) process.exitCode = 1;
+}
+
+async function releaseGroup(feed: Feed, group: string, output: Output): Promise<void> {
+  const { checkpoint, lease } = await feed.release(group);
+  const released = lease !== undefined;
+  const done = released ? 'was released' : 'is free: no member had its lease';
+  output.result({ group, checkpoint, released }, `Group ${printable(group)} ${done}. It continues at ${checkpoint}.`);
 }
 
 async function listGroups(feed: Feed, output: Output): Promise<void> {

@@ -10,10 +10,9 @@ import { openDataDirectory } from '../../../src/local/data-directory.ts';
 import { joinEngine } from '../../../src/local/engine.ts';
 import { FedLogs } from '../../support/fed-logs.ts';
 import { LiveLog } from '../../support/live-logs.ts';
-import { type Cases, numbersOf, quoted } from './case.ts';
+import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
 
-const NOW = 1_000_000;
-const lease = { owner: 'ann', until: NOW + 60_000 };
+const lease = { owner: 'ann', until: 1_060_000 };
 const first = { checkpoint: 0, saved: 1_000 };
 
 /** Advice for readers of the feed. */
@@ -24,8 +23,8 @@ export const FEED: Cases = {
   },
   "Give a name of 1 to … characters, such as 'search'": async (refused) => {
     const groups = new MemoryGroupStore();
-    const advice = await refused(() => groups.take('', lease, first, NOW));
-    await groups.take(quoted(advice)[0] ?? '', lease, first, NOW);
+    const advice = await refused(() => groups.take('', lease, first));
+    await groups.take(quoted(advice)[0] ?? '', lease, first);
   },
   'Give a checkpoint up to …. If the feed was lost and begun again, read it from 0': async (refused) => {
     const fed = new FedLogs();
@@ -35,31 +34,42 @@ export const FEED: Cases = {
     expect(await read(end ?? -1)).toHaveLength(0);
     expect(await read(start ?? -1)).toHaveLength(1);
   },
-  'Try again when it has ended, at the latest after …, or wait with `follow`, on the command line --follow': async (
-    refused,
-  ) => {
-    const fed = new FedLogs();
-    await fed.groups.take('search', { owner: 'ann', until: fed.clock.nowMs + 60_000 }, first, NOW);
-    const advice = await refused(() => Array.fromAsync(fed.logs.feed.consume('search')));
-    const until = Date.parse(/\d{4}-\S+Z/.exec(advice)?.[0] ?? '');
-    const waiting = Array.fromAsync(fed.logs.feed.consume('search', { follow: true, limit: 1 }));
-    await fed.clock.elapse(until - fed.clock.nowMs + 5_000);
-    await fed.feed(await fed.create());
-    await fed.clock.elapse(1_000);
-    expect(await waiting).toHaveLength(1);
-    expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(0);
-  },
+  "Try again when it has ended, at the latest after …, or wait with `follow`, on the command line --follow. If that member is gone, run 'logfold feed --group … --release'":
+    async (refused) => {
+      const fed = new FedLogs();
+      await fed.groups.take('search', { owner: 'ann', until: fed.clock.nowMs + 60_000 }, first);
+      const advice = await refused(() => Array.fromAsync(fed.logs.feed.consume('search')));
+      const until = Date.parse(/\d{4}-\S+Z/.exec(advice)?.[0] ?? '');
+      const waiting = Array.fromAsync(fed.logs.feed.consume('search', { follow: true, limit: 1 }));
+      await fed.clock.elapse(until - fed.clock.nowMs + 5_000);
+      await fed.feed(await fed.create());
+      await fed.clock.elapse(1_000);
+      expect(await waiting).toHaveLength(1);
+      expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(0);
+      await fed.groups.take('search', { owner: 'ann', until: fed.clock.nowMs + 60_000 }, first);
+      const again = await refused(() => Array.fromAsync(fed.logs.feed.consume('search')));
+      expect(commandsOf(again)).toEqual([['feed', '--group', 'search', '--release']]);
+      await fed.logs.feed.release('search');
+      expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(0);
+    },
   'Read again as a member of the group; the items since the last save come again': async (refused) => {
     const fed = new FedLogs();
     await fed.feed(await fed.create(), await fed.create());
     const reader = fed.logs.feed.consume('search');
     await reader.next();
     const other = { owner: 'bob', until: fed.clock.nowMs + 120_000 };
-    await fed.groups.take('search', other, first, fed.clock.nowMs + 61_000);
+    await fed.groups.take('search', other, first, (await fed.groups.get('search'))?.lease);
     fed.clock.nowMs += 61_000;
     await refused(() => reader.next());
     await fed.groups.release('search', 'bob', first);
     expect(await Array.fromAsync(fed.logs.feed.consume('search'))).toHaveLength(2);
+  },
+  "Run 'logfold feed --groups', which lists the groups": async (refused) => {
+    const fed = new FedLogs();
+    await Array.fromAsync(fed.logs.feed.consume('search'));
+    await refused(() => fed.logs.feed.release('serach'));
+    const [{ name = '' } = {}] = await fed.logs.feed.groups();
+    await fed.logs.feed.release(name);
   },
   'Read the feed with `skipExpired`, or --skip-expired, to leave such entries out': async (refused) => {
     const fed = new FedLogs();
