@@ -6,16 +6,28 @@ import { wireWork } from './wire.ts';
 import { wireFeed } from './wire-feed.ts';
 
 const settings = readEnvironment(feedSweepEnvironment, process.env);
-const { stores, dynamodb, adopt, check, queues, policy, division, now } = wireWork(settings);
+const { stores, dynamodb, adopt, check, checkStream, queues, policy, division, now } = wireWork(settings);
 const { blobs, types } = stores;
 const { openFeed, publish } = wireFeed({ dynamodb, blobs, types, queue: queues.snapshot, settings });
-const hasTrigger = settings.ENTRY_TABLE_STREAM_ARN !== undefined;
+const hasTrigger = checkStream !== undefined;
 
 /** Sweeps, and writes what the stream missed into the feed. */
 export const handler = instrumented(
   (report) => (event: unknown, invocation: Invocation) => {
     // Each sweep opens the feed again, because it may have begun again since the last one.
-    const deps = { ...stores, adopt, queues, policy, division, now, hasTrigger, feed: openFeed(), publish, report };
+    const deps = {
+      ...stores,
+      adopt,
+      queues,
+      policy,
+      division,
+      now,
+      hasTrigger,
+      checkStream,
+      feed: openFeed(),
+      publish,
+      report,
+    };
     return sweepFunction(deps)(event, invocation);
   },
   check,

@@ -4,11 +4,11 @@ import { instrumented } from './instrument.ts';
 import { wireWork } from './wire.ts';
 
 const settings = readEnvironment(workEnvironment, process.env);
-const { stores, adopt, check, queues, policy, division, now } = wireWork(settings);
-const hasTrigger = settings.ENTRY_TABLE_STREAM_ARN !== undefined;
+const { stores, adopt, check, checkStream, queues, policy, division, now } = wireWork(settings);
+const hasTrigger = checkStream !== undefined;
 
 /** Finds what the stream missed and what is due, in all logs, and sends jobs for it. */
 export const handler = instrumented(
-  (report) => sweepFunction({ ...stores, adopt, queues, policy, division, now, hasTrigger, report }),
+  (report) => sweepFunction({ ...stores, adopt, queues, policy, division, now, hasTrigger, checkStream, report }),
   check,
 );

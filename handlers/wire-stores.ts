@@ -1,6 +1,6 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
-import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
+import { checkDeployment, checkStream } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { openFeedTable } from '../src/adapters/dynamodb/feed-table.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
@@ -23,6 +23,11 @@ interface CheckedSettings {
   readonly ttl: boolean;
   /** Whether the stream function needs the sizes of items. */
   readonly readsSizes: boolean;
+}
+
+/** Tells that a check had no answer. */
+function onUnknown(error: unknown): void {
+  logger.warn('the deployment could not be checked; work goes on', { error });
 }
 
 /**
@@ -58,11 +63,15 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
     /** Registers these logs. */
     mapped: mappedStore && mapping && new LogRegistrar({ store: mappedStore, blobs, table: entryTable, mapping }),
     check: () =>
-      checkDeployment({
-        ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, feedTable, bucket, ttl },
-        // The router needs only the key of a mapped item, and perhaps its size.
-        readsImages: mapping === undefined || readsSizes,
-        onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
-      }),
+      checkDeployment({ dynamodb, s3, entryTable, mapping, segmentTable, feedTable, bucket, ttl, onUnknown }),
+    /** Checks the stream that starts the stream function; undefined if none does. */
+    checkStream:
+      streamArn === undefined
+        ? undefined
+        : () => {
+            // The router needs only the key of a mapped item, and perhaps its size.
+            const readsImages = mapping === undefined || readsSizes;
+            return checkStream({ dynamodb, entryTable, streamArn, readsImages, onUnknown });
+          },
   };
 }

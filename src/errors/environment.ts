@@ -78,6 +78,19 @@ export class BlobDeleteError extends LogfoldError {
   override readonly code = 'BLOB_DELETE_FAILED';
 }
 
+/**
+ * The bucket keeps objects longer than logfold needs them. The others of the request are deleted.
+ */
+export class BlobLockedError extends LogfoldError {
+  override readonly code = 'BLOB_LOCKED';
+  readonly keys: ReadonlySet<string>;
+
+  constructor(reason: string, keys: ReadonlySet<string>) {
+    super(reason, { advice: 'Wait until the retention of the objects ends: a later collection removes them' });
+    this.keys = keys;
+  }
+}
+
 /** Another process aborted an upload. No part of the object remains. */
 export class UploadAbortedError extends LogfoldError {
   override readonly code = 'UPLOAD_ABORTED';

@@ -85,6 +85,8 @@ export type SweepEvent =
   | { readonly kind: 'due'; readonly run: string; readonly job: Job; readonly why: string }
   /** The sweep failed for a log, or an operator must look at one of its segments. */
   | { readonly kind: 'unswept'; readonly run: string; readonly log: LogId | undefined; readonly error: unknown }
+  /** New entries do not come through the stream any more. Sweeps find them later. */
+  | { readonly kind: 'unusable stream'; readonly run: string; readonly error: unknown }
   | {
       readonly kind: 'swept';
       readonly run: string;
@@ -92,6 +94,10 @@ export type SweepEvent =
       readonly ms: number;
       /** Absent for partial sweeps. */
       readonly ages: SweptAges | undefined;
+      /**
+       * 1 if the stream does not bring new entries. Absent for manual sweeps, and without a stream.
+       */
+      readonly unusableStreams?: number | undefined;
     }
   /** An item does not fit the mapping, or the log of the error could not be registered. */
   | { readonly kind: 'not adopted'; readonly run: string; readonly error: LogfoldError }

@@ -72,11 +72,17 @@ export function logLine(event: FunctionEvent): LogLine {
         error,
       });
     }
+    case 'unusable stream': {
+      const { run, error } = event;
+      const message = 'the stream does not start the stream function any more; sweeps find the new entries later';
+      return line('error', message, { correlationId: run, error });
+    }
     case 'swept': {
-      const { run, result, ms, ages } = event;
+      const { run, result, ms, ages, unusableStreams } = event;
       const { rest, ...counts } = result;
       const message = rest === undefined ? 'swept' : 'swept a part; the next run continues from there';
-      return line('info', message, { correlationId: run, ms: Math.round(ms), ...ages, ...counts, rest });
+      const fields = { correlationId: run, ms: Math.round(ms), ...ages, ...counts, unusableStreams, rest };
+      return line('info', message, fields);
     }
     case 'not adopted': {
       const { run, error } = event;

@@ -24,6 +24,7 @@ export function metricsOf(event: FunctionEvent): Metric[] {
         ...(event.result.longestTail === undefined ? [] : [count('LongestTailEntries', event.result.longestTail)]),
         ...metricsOfTrouble(event),
         ...metricsOfAges(event),
+        ...(event.unusableStreams === undefined ? [] : [count('UnusableStreams', event.unusableStreams)]),
       ];
     case 'fed':
       return [
@@ -46,6 +47,7 @@ export function metricsOf(event: FunctionEvent): Metric[] {
     case 'visibility unchanged':
     case 'due':
     case 'unswept':
+    case 'unusable stream':
     case 'not adopted':
     case 'adopted':
       return [];

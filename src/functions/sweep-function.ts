@@ -64,6 +64,8 @@ export interface SweepFunctionDeps {
    * Whether a stream brings new entries, so that a sweep leaves young ones to it; true by default.
    */
   readonly hasTrigger?: boolean | undefined;
+  /** Rejects if that stream does not bring them any more; by default nobody looks. */
+  readonly checkStream?: (() => Promise<void>) | undefined;
   /**
    * Receives the ends of logs that the stream did not feed; the tables must have the feed too.
    * Undefined if there is no feed.
@@ -80,6 +82,8 @@ export interface SweepFunctionDeps {
  * Makes the function that sweeps. The schedule invokes it without settings (`{}`) to look at all
  * logs. It leaves a note in the bucket for the next such run. The note has the logs that it had no
  * time for, and the jobs that it sent. The next run does not send these jobs again while they wait.
+ *
+ * Such a run also reports a stream that does not bring new entries any more.
  *
  * An operator may give `log`, `since` (a date), `rebuild` and `collect`, the options of the
  * command. Such a run sends every job that it finds. If its time is up, its answer has `rest`; give
@@ -125,6 +129,7 @@ export function sweepFunction(
       report({ kind: 'swept', run, result, ms: performance.now() - started, ages: undefined });
       return result;
     }
+    const unusableStreams = await countUnusableStreams(deps, run);
     const noted = await readSweepNote(blobs);
     const requested = new RequestedJobs({
       noted: noted?.requested ?? [],
@@ -152,9 +157,23 @@ export function sweepFunction(
     // A run that only looked for gc candidates does not know these ages.
     const knowsAges = noted?.rest === undefined || result.logs > 0;
     const ages = { unsnapshottedSeconds: ageOf(result.oldest), dueSeconds: ageOf(result.oldestDue) };
-    report({ kind: 'swept', run, result, ms: performance.now() - started, ages: knowsAges ? ages : undefined });
+    const ms = performance.now() - started;
+    report({ kind: 'swept', run, result, ms, ages: knowsAges ? ages : undefined, unusableStreams });
     return result;
   };
+}
+
+/** @returns undefined if nobody looks */
+async function countUnusableStreams({ checkStream, report }: SweepFunctionDeps, run: string) {
+  if (checkStream === undefined) return undefined;
+  try {
+    await checkStream();
+    return 0;
+  } catch (error) {
+    // The sweep finds what the stream does not bring.
+    report({ kind: 'unusable stream', run, error });
+    return 1;
+  }
 }
 
 async function finishFeed(

@@ -15,6 +15,7 @@ import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
 import {
   BlobDeleteError,
   BlobKeyInvalidError,
+  BlobLockedError,
   CredentialsError,
   ResourceMissingError,
   UploadAbortedError,
@@ -720,6 +721,39 @@ describe('S3 blob store', () => {
     expect(bodies).toHaveLength(1);
     const objects = [...(bodies[0]?.matchAll(/<Object>(.*?)<\/Object>/g) ?? [])].map(([, object]) => object);
     expect(objects).toEqual(['<Key>versioned</Key><VersionId>v7</VersionId>', '<Key>plain</Key>']);
+  });
+
+  test('objects that Object Lock protects are named, after the others of all batches are deleted', async () => {
+    const LOCKED = 'Access Denied because object protected by object lock.';
+    const requests: number[] = [];
+    await withServer(
+      (request, body) => {
+        const headers = {
+          'content-length': '1',
+          'last-modified': 'Fri, 02 Jan 2026 03:04:05 GMT',
+          'x-amz-version-id': 'v7',
+        };
+        if (request.method === 'HEAD') return { headers };
+        const keys = [...body.matchAll(/<Key>(.*?)<\/Key>/g)].map(([, key = '']) => key);
+        requests.push(keys.length);
+        const errors = keys
+          .filter((key) => key.startsWith('locked'))
+          .map((key) => `<Error><Key>${key}</Key><Code>AccessDenied</Code><Message>${LOCKED}</Message></Error>`);
+        return { xml: `<DeleteResult>${errors.join('')}</DeleteResult>` };
+      },
+      async (store) => {
+        const modified = Date.UTC(2026, 0, 2, 3, 4, 5);
+        const keys = ['locked/1', ...Array.from({ length: 1000 }, (_, i) => `free/${i}`), 'locked/2'];
+        const deletion = store.deleteUnchanged(keys.map((key) => ({ key, bytes: 1, modified })));
+        await expect(deletion).rejects.toMatchObject({
+          code: 'BLOB_LOCKED',
+          keys: new Set(['locked/1', 'locked/2']),
+          message: expect.stringContaining("protects 'locked/1' and 1 more"),
+        });
+        await expect(store.delete(['locked/3'])).rejects.toBeInstanceOf(BlobLockedError);
+      },
+    );
+    expect(requests).toEqual([1000, 2, 1]);
   });
 
   test('an object that S3 denies access to is reported', async () => {

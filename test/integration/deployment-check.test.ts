@@ -12,7 +12,12 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { checkDeployment, type Deployment } from '../../src/adapters/aws/deployment-check.ts';
+import {
+  checkDeployment,
+  checkStream,
+  type DeployedStream,
+  type Deployment,
+} from '../../src/adapters/aws/deployment-check.ts';
 import { checkSource, requireCurrentStream } from '../../src/adapters/dynamodb/source-check.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
@@ -24,7 +29,7 @@ const BUCKET = 'snapshots';
 
 let engine: TestEngine;
 let aws: LocalAws;
-let right: Deployment;
+let right: Deployment & DeployedStream;
 /** Errors of requests that failed in the check. */
 let unknown: unknown[] = [];
 
@@ -45,8 +50,17 @@ afterAll(async () => {
 });
 
 /** Expects that the check fails with one error, which names the parameter and the reason. */
-async function expectInvalid(changes: Partial<Deployment>, parameter: string, reason: string): Promise<void> {
-  const checked = checkDeployment({ ...right, ...changes });
+function expectInvalid(changes: Partial<Deployment>, parameter: string, reason: string): Promise<void> {
+  return expectRefusal(checkDeployment({ ...right, ...changes }), parameter, reason);
+}
+
+/** Expects the same of the check of the stream. Nothing else is wrong. */
+async function expectUnusable(changes: Partial<DeployedStream>, parameter: string, reason: string): Promise<void> {
+  await checkDeployment({ ...right, ...changes });
+  await expectRefusal(checkStream({ ...right, ...changes }), parameter, reason);
+}
+
+async function expectRefusal(checked: Promise<void>, parameter: string, reason: string): Promise<void> {
   await expect(checked).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter });
   await expect(checked).rejects.toThrow(`parameter ${parameter} `);
   await expect(checked).rejects.toThrow(reason);
@@ -98,6 +112,7 @@ async function streamOf(TableName: string): Promise<string> {
 describe('the check of a deployment', () => {
   test('it finds no error in a correct deployment', async () => {
     await checkDeployment(right);
+    await checkStream(right);
     expect(unknown).toEqual([]);
   });
 
@@ -133,7 +148,7 @@ describe('the check of a deployment', () => {
     ['old images', { StreamEnabled: true, StreamViewType: 'OLD_IMAGE' }, 'a stream of OLD_IMAGE'],
   ])('it names an Entry table whose stream carries %s', async (_what, StreamSpecification, reason) => {
     const entryTable = await table(entryTableInput('t'), { StreamSpecification });
-    await expectInvalid({ entryTable }, 'EntryTableName', reason);
+    await expectUnusable({ entryTable }, 'EntryTableName', reason);
   });
 
   test('it names the missing table of a feed', async () => {
@@ -144,12 +159,12 @@ describe('the check of a deployment', () => {
 
   test('it accepts a stream that carries old images beside the new ones', async () => {
     const StreamSpecification = { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' } as const;
-    await checkDeployment({ ...right, ...(await entryTableWith({ StreamSpecification })) });
+    await checkStream({ ...right, ...(await entryTableWith({ StreamSpecification })) });
   });
 
   test('it names a stream that was turned off and on again, and the current one', async () => {
     const made = await entryTableWith({});
-    await checkDeployment({ ...right, ...made });
+    await checkStream({ ...right, ...made });
     const switchStream = async (StreamSpecification: StreamSpecification): Promise<void> => {
       await engine.client.send(new UpdateTableCommand({ TableName: made.entryTable, StreamSpecification }));
     };
@@ -157,14 +172,14 @@ describe('the check of a deployment', () => {
     await switchStream({ StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
     const streamArn = await streamOf(made.entryTable);
     expect(streamArn).not.toBe(made.streamArn);
-    await expectInvalid(made, 'EntryTableStreamArn', `is '${made.streamArn}', but`);
-    await expectInvalid(made, 'EntryTableStreamArn', `is '${streamArn}': no records arrive`);
-    await checkDeployment({ ...right, ...made, streamArn });
+    await expectUnusable(made, 'EntryTableStreamArn', `is '${made.streamArn}', but`);
+    await expectUnusable(made, 'EntryTableStreamArn', `is '${streamArn}': no records arrive`);
+    await checkStream({ ...right, ...made, streamArn });
   });
 
   test('it names a stream of another table', async () => {
     const { streamArn } = await entryTableWith({});
-    await expectInvalid({ streamArn }, 'EntryTableStreamArn', `the stream of table '${right.entryTable}' is`);
+    await expectUnusable({ streamArn }, 'EntryTableStreamArn', `the stream of table '${right.entryTable}' is`);
   });
 
   test('it requires TTL on the right attribute only if entries expire by TTL', async () => {
@@ -182,16 +197,11 @@ describe('the check of a deployment', () => {
     await expectInvalid({ ...other, ttl: true }, 'Expire', "has its TTL on attribute 'C'");
   });
 
-  test('it requires no stream if none starts the stream function', async () => {
-    const { entryTable } = await entryTableWith({ StreamSpecification: { StreamEnabled: false } });
-    await checkDeployment({ ...right, entryTable, streamArn: undefined });
-  });
-
   test.each(['KEYS_ONLY', 'OLD_IMAGE'] as const)('it accepts a stream of %s if no images are read', async (view) => {
     const made = await entryTableWith({ StreamSpecification: { StreamEnabled: true, StreamViewType: view } });
-    await checkDeployment({ ...right, ...made, readsImages: false });
+    await checkStream({ ...right, ...made, readsImages: false });
     const none = await entryTableWith({ StreamSpecification: { StreamEnabled: false } });
-    await expectInvalid({ ...none, readsImages: false }, 'EntryTableName', 'a table with no stream');
+    await expectUnusable({ ...none, readsImages: false }, 'EntryTableName', 'a table with no stream');
   });
 
   test.each([
@@ -403,7 +413,7 @@ describe('the check of a plain table', () => {
     expect(await check(before)).toEqual(await check(later));
     const streams = [
       [newOnly, 'a stream of NEW_IMAGE, not of both images'],
-      [right.streamArn ?? '', 'the stream of a table of logs'],
+      [right.streamArn, 'the stream of a table of logs'],
       [before.replace(plain, 'nowhere'), 'the stream of a table that does not exist'],
       ['arn:aws:sqs:us-east-1:123456789012:q', 'no ARN of a stream'],
     ] as const;

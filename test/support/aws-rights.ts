@@ -1,3 +1,5 @@
+import { parseKey } from '../../src/store/keys.ts';
+
 /** The parts of a request to AWS that determine the rights it needs. */
 export interface AwsRequest {
   readonly service: string;
@@ -139,9 +141,14 @@ function ofS3(request: AwsRequest): Right[] {
     case 'DELETE':
       return ofObject(asks('uploadId') ? 'AbortMultipartUpload' : 'DeleteObject');
     default:
-      // Every request of a multipart upload needs the same right as PutObject.
-      return ofObject('PutObject');
+      // Every request of a multipart upload needs the same right as PutObject. An archive is a
+      // stream: if it is large and a part fails, the client aborts the upload.
+      return [...ofObject('PutObject'), ...(isArchive(key) ? ofObject('AbortMultipartUpload') : [])];
   }
+}
+
+function isArchive(key: string): boolean {
+  return parseKey(key)?.kind === 'archive';
 }
 
 function bucketArn(bucket: string): string {

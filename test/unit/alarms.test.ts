@@ -18,7 +18,7 @@ const settingsSchema = z.object({
   ComparisonOperator: z.enum(['GreaterThanThreshold', 'LessThanThreshold']),
   TreatMissingData: z.enum(['notBreaching', 'breaching', 'ignore', 'missing']),
 });
-const statSchema = z.enum(['Sum', 'Maximum']);
+const statSchema = z.enum(['Sum', 'Maximum', 'SampleCount']);
 const oneMetricSchema = metricSchema.extend({ Statistic: statSchema, Period: z.number() });
 const mathSchema = z.object({
   Metrics: z.tuple(
@@ -57,6 +57,7 @@ class ReportedMetrics {
       const values: number[] = [];
       for (let minute = from / MINUTE; minute < to / MINUTE; minute++) values.push(...(minutes.get(minute) ?? []));
       if (values.length === 0) return Number.NaN;
+      if (stat === 'SampleCount') return values.length;
       return stat === 'Sum' ? values.reduce((sum, value) => sum + value) : Math.max(...values);
     };
   }
@@ -137,6 +138,7 @@ interface Sweep {
   readonly stopped?: number;
   readonly missed?: number;
   readonly undivided?: number;
+  readonly unusableStreams?: number;
   readonly spansMissed?: number;
   /** The feed could not be written. */
   readonly feedFailures?: number;
@@ -164,6 +166,7 @@ class Deployment {
       stopped = 0,
       missed = 0,
       undivided = 0,
+      unusableStreams = 0,
       spansMissed = 0,
       feedFailures,
       oldest = 0,
@@ -177,6 +180,7 @@ class Deployment {
       LogsStopped: stopped,
       RecordsMissed: missed,
       LogsUndivided: undivided,
+      UnusableStreams: unusableStreams,
       ...(feedFailures === undefined ? { FeedSpansMissed: spansMissed } : { FeedFailures: feedFailures }),
       OldestUnsnapshottedSeconds: oldest,
     };
@@ -226,6 +230,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     ['SweepErrorsAlarm', { breaks: true }],
     ['UnsnapshottedAlarm', { oldest: 7 * HOUR }],
     ['UndividedLogsAlarm', { undivided: 1 }],
+    ['StreamUnusableAlarm', { unusableStreams: 1 }],
     ['FeedBehindAlarm', { spansMissed: 1 }],
   ])('%s lasts from the first sweep that finds trouble to the first that finds none', (id, trouble) => {
     const deployment = new Deployment();
@@ -259,11 +264,13 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
 });
 
 test.each([
-  ['no sweep ever comes', () => undefined],
-  ['every sweep fails', () => ({ breaks: true })],
-])('SweepMissing goes off within 28 hours of the deployment if %s', (_, found) => {
+  ['no sweep ever comes', undefined, false],
+  ['every sweep fails', { breaks: true }, false],
+  ['the function only looks for logs to adopt', undefined, true],
+])('SweepMissing goes off within 28 hours of the deployment if %s', (_, found, adopts) => {
   const deployment = new Deployment();
-  deployment.sweeps(HOUR, found);
+  deployment.sweeps(HOUR, () => found);
+  for (let at = DEPLOYED; adopts && at < END; at += HOUR) deployment.invoke('SweepFunction', at);
   const [first] = deployment.alarms('SweepMissingAlarm');
   expect(first).toBeGreaterThan(DEPLOYED + DAY);
   expect(first).toBeLessThanOrEqual(DEPLOYED + 28 * HOUR);

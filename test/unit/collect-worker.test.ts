@@ -3,8 +3,9 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
+import { BlobLockedError } from '../../src/errors.ts';
 import type { BlobInfo } from '../../src/store/blob-store.ts';
-import { bodyKey, bodyPrefix, chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
+import { bodyKey, bodyPrefix, chunkPrefix, condemnedKey, logPrefix, parseKey } from '../../src/store/keys.ts';
 import { readCondemned, writeCollected } from '../../src/workers/gc/collection-record.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
@@ -31,6 +32,37 @@ import { expiring } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 describe('an unreachable object', () => {
+  test('it stays condemned while Object Lock protects it, and the collection goes on', async () => {
+    const { sheet, debris } = await logWithDebris();
+    const bucket = sheet.deps.blobs;
+    const locked = new Set([debris.chunk, debris.archive]);
+    const blobs = {
+      ...depsOn(sheet, bucket).blobs,
+      deleteUnchanged: async (given: readonly BlobInfo[]) => {
+        const free = given.filter(({ key }) => !locked.has(key));
+        const gone = await bucket.deleteUnchanged(free);
+        if (free.length < given.length) throw new BlobLockedError('they are locked', locked);
+        return gone;
+      },
+    };
+    const during = [];
+    for (let graces = 0; graces < 4; graces++) {
+      sheet.nowMs += GRACE;
+      during.push(await collect(sheet, {}, { blobs }));
+    }
+    expect(during.map((each) => each.locked?.objects)).toEqual([undefined, 2, 2, 2]);
+    expect(await sheet.keys(logPrefix(sheet.log))).toEqual(
+      [...(await neededKeys(sheet)), ...locked, condemnedKey(sheet.log)]
+        .filter((key) => key.startsWith('logs/'))
+        .sort(),
+    );
+    const [after] = await collectAfterEachGrace(sheet, 1);
+    expect(after).toMatchObject({ removed: { objects: 2 } });
+    expect(after?.locked).toBeUndefined();
+    expect(await sheet.keys(logPrefix(sheet.log))).toEqual(await neededKeys(sheet));
+    await expectWhole(sheet);
+  });
+
   test('it is condemned first and removed a grace period later; reachable objects stay', {
     tags: ['I4'],
   }, async () => {

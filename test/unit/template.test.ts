@@ -436,6 +436,16 @@ describe('functions', () => {
     );
   });
 
+  test('by default they leave room for each other in a new account, which has 10 concurrent executions', () => {
+    for (const stack of [own, complete]) {
+      const most = [...deployedFunctions(stack).values()].map(({ queues }) =>
+        queues.reduce((sum, { maximumConcurrency = 1000 }) => sum + maximumConcurrency, 0),
+      );
+      // A shard of a stream, a schedule and a person start one execution at a time.
+      expect(most.reduce((sum, each) => sum + Math.max(each, 1), 0)).toBeLessThanOrEqual(10);
+    }
+  });
+
   test('each invocation of a worker gets one job, and the parameters limit its concurrency', () => {
     const stack = template.expand({ parameters: { SnapshotConcurrency: '7', MaintenanceConcurrency: '3' } });
     const common = { batchSize: 1, responseTypes: ['ReportBatchItemFailures'] };
@@ -750,7 +760,9 @@ describe('a stack without StreamTrigger', () => {
       ...['RevisionsLostAlarm', 'CompareFailuresAlarm', 'GapsFoundAlarm'],
     ];
     expect(alarms(watched).filter((id) => !alarms(monitoring).includes(id))).toEqual(optional);
-    expect(without).toEqual(['StreamBehindAlarm', 'StreamErrorsAlarm', 'StreamSilentAlarm', 'LostRecordsAlarm']);
+    expect(without).toEqual([
+      ...['StreamBehindAlarm', 'StreamErrorsAlarm', 'StreamSilentAlarm', 'StreamUnusableAlarm', 'LostRecordsAlarm'],
+    ]);
     const shown = z.object({
       widgets: z.tuple([z.object({ properties: z.object({ alarms: z.array(z.string()) }) })]).rest(z.unknown()),
     });
@@ -943,6 +955,8 @@ describe('permissions', () => {
     expect(may('dynamodb:BatchWriteItem', entries)).toEqual(['MaintainFunction']);
     expect(may('s3:DeleteObjectVersion', object)).toEqual(['MaintainFunction']);
     expect(may('s3:DeleteObject', object)).toEqual(['SnapshotFunction', 'MaintainFunction']);
+    // They write archives, in several parts. A failed upload is aborted.
+    expect(may('s3:AbortMultipartUpload', object)).toEqual(['SnapshotFunction', 'MaintainFunction']);
     expect(may('dynamodb:UpdateItem', entries)).toEqual(['SnapshotFunction', 'MaintainFunction']);
     expect(may('dynamodb:DeleteItem', entries)).toEqual(['MaintainFunction']);
     expect(may('dynamodb:DeleteItem', segments)).toEqual([]);
@@ -1166,7 +1180,7 @@ describe('alarms and the dashboard', () => {
       rest: undefined,
     };
     const ages = { unsnapshottedSeconds: 7, dueSeconds: 8 };
-    const event = { kind: 'swept', run: 'request', result: sweep, ms: 9, ages } as const;
+    const event = { kind: 'swept', run: 'request', result: sweep, ms: 9, ages, unusableStreams: 12 } as const;
     const { fields } = logLine(event);
     for (const { name, value } of metricsOf(event)) {
       const field = rows.find(([metric]) => metric === name)?.[1] ?? '';

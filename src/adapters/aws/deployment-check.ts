@@ -18,12 +18,6 @@ export interface Deployment {
   readonly entryTable: string;
   /** How the items of the Entry table become entries; undefined if they are logfold's own. */
   readonly mapping?: SchemaMapping | undefined;
-  /**
-   * ARN of the stream whose records the stream function receives; undefined if no stream starts it.
-   */
-  readonly streamArn: string | undefined;
-  /** Whether the stream function reads more of a record than the item's key. */
-  readonly readsImages: boolean;
   readonly segmentTable: string;
   /** The table of the feed; undefined without a feed. */
   readonly feedTable?: string | undefined;
@@ -34,6 +28,14 @@ export interface Deployment {
   readonly onUnknown: (error: unknown) => void;
   /** Time limit of the whole check, in milliseconds; 10 seconds by default. */
   readonly limitMs?: number;
+}
+
+/** The stream of a deployment, by the names in its template's parameters. */
+export interface DeployedStream extends Pick<Deployment, 'dynamodb' | 'entryTable' | 'onUnknown' | 'limitMs'> {
+  /** ARN of the stream whose records the stream function receives. */
+  readonly streamArn: string;
+  /** Whether the stream function reads more of a record than the item's key. */
+  readonly readsImages: boolean;
 }
 
 const OWN_KEYS = 'S (HASH, B), N (RANGE, N)';
@@ -56,7 +58,7 @@ interface Limit {
 export async function checkDeployment(deployment: Deployment): Promise<void> {
   const { entryTable, segmentTable, feedTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
   const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
-  const entries = await answerTo(deployment, async () => {
+  await answerTo(deployment, async () => {
     const table = await describeTable(deployment, 'EntryTableName', entryTable, limit);
     requireKeys(table, {
       ...{ parameter: 'EntryTableName', name: entryTable, wanted: mapping === undefined ? OWN_KEYS : keysIn(mapping) },
@@ -65,7 +67,6 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
           ? 'Name a table with the schema of a log, or say in Mapping how the items of this table become entries'
           : 'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are',
     });
-    return table;
   });
   await answerTo(deployment, async () => {
     const table = await describeTable(deployment, 'SegmentTableName', segmentTable, limit);
@@ -75,27 +76,39 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
     });
   });
   if (feedTable !== undefined) await answerTo(deployment, () => requireFeedTable(deployment, feedTable, limit));
-  if (entries !== undefined && deployment.streamArn !== undefined) {
-    requireStream(entries, deployment);
-    requireLatestStream(entries, deployment);
-  }
   if (ttl) await answerTo(deployment, () => requireTtl(deployment, limit));
   await answerTo(deployment, () => requireBucket(deployment, limit));
 }
 
-/** @returns undefined if a request failed */
-async function answerTo<T>({ onUnknown }: Deployment, question: () => Promise<T>): Promise<T | undefined> {
+/**
+ * Checks that the Entry table's stream brings its new entries to the stream function, in one
+ * request. Jobs, sweeps and replays work without the stream, so this is no part of
+ * {@link checkDeployment}.
+ * @throws DeploymentInvalidError if the stream is off, is another one or lacks new images; it names
+ * the template's parameter
+ */
+export async function checkStream(deployed: DeployedStream): Promise<void> {
+  const { entryTable, limitMs = LIMIT_MS } = deployed;
+  const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
+  await answerTo(deployed, async () => {
+    const table = await describeTable(deployed, 'EntryTableName', entryTable, limit);
+    requireStream(table, deployed);
+    requireLatestStream(table, deployed);
+  });
+}
+
+/** Asks a question. If its request failed, the answer is unknown. */
+async function answerTo({ onUnknown }: Pick<Deployment, 'onUnknown'>, question: () => Promise<void>): Promise<void> {
   try {
-    return await question();
+    await question();
   } catch (error) {
     if (error instanceof DeploymentInvalidError || error instanceof UsageError) throw error;
     onUnknown(error);
-    return undefined;
   }
 }
 
 async function describeTable(
-  { dynamodb }: Deployment,
+  { dynamodb }: Pick<Deployment, 'dynamodb'>,
   parameter: string,
   name: string,
   limit: Limit,
@@ -141,7 +154,7 @@ function keysOf({ KeySchema, AttributeDefinitions }: TableDescription): string {
 
 function requireStream(
   { StreamSpecification: stream }: TableDescription,
-  { entryTable: name, readsImages }: Deployment,
+  { entryTable: name, readsImages }: DeployedStream,
 ): void {
   const view = stream?.StreamEnabled === true ? stream.StreamViewType : undefined;
   if (view === 'NEW_IMAGE' || view === 'NEW_AND_OLD_IMAGES') return;
@@ -157,7 +170,7 @@ function requireStream(
  */
 function requireLatestStream(
   { LatestStreamArn: latest }: TableDescription,
-  { entryTable, streamArn }: Deployment,
+  { entryTable, streamArn }: DeployedStream,
 ): void {
   if (latest === streamArn) return;
   const reason = `is '${streamArn}', but the stream of table '${entryTable}' is '${latest}': no records arrive`;

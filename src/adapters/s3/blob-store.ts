@@ -17,7 +17,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import pLimit from 'p-limit';
-import { CredentialsError, StoreUnavailableError, textOf, UploadAbortedError } from '../../errors.ts';
+import { BlobLockedError, CredentialsError, StoreUnavailableError, textOf, UploadAbortedError } from '../../errors.ts';
 import { type RetryLimits, retry } from '../../log/backoff.ts';
 import {
   type BlobInfo,
@@ -152,11 +152,15 @@ export class S3BlobStore implements BlobStore {
   /**
    * @throws BlobDeleteError if S3 refuses some keys; earlier batches of 1,000 keys are deleted
    * already
+   * @throws BlobLockedError if Object Lock protects some keys; the others of the batch are deleted
    * @throws AttemptsExhaustedError if S3 is too busy for some keys in every attempt
    */
   async delete(keys: readonly string[]): Promise<void> {
     const full = keys.map((key) => ({ Key: checkBlobKey(key) }));
-    for (const batch of batches(full)) await this.#deleteBatch(batch);
+    for (const batch of batches(full)) {
+      const locked = await this.#deleteBatch(batch);
+      if (locked.length > 0) throw this.#locked(locked);
+    }
   }
 
   /**
@@ -168,12 +172,14 @@ export class S3BlobStore implements BlobStore {
    *
    * Without versioning, an object that is written between both requests is deleted too: no
    * condition of S3 tells two writes of the same bytes apart.
+   * @throws BlobLockedError if Object Lock protects some of them; the others are deleted
    * @throws BlobDeleteError, AttemptsExhaustedError as `delete` does
    */
   async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
     for (const { key } of blobs) checkBlobKey(key);
     const limit = pLimit(CONCURRENT_HEADS);
     let gone = 0;
+    const locked: string[] = [];
     for (const batch of batches(blobs)) {
       const found = await Promise.all(
         batch.map((blob) => limit(async () => ({ blob, object: await this.#head(blob.key) }))),
@@ -183,9 +189,10 @@ export class S3BlobStore implements BlobStore {
         if (object === undefined) gone++;
         else if (isUnchanged(blob, object)) unchanged.push({ Key: blob.key, VersionId: object.versionId });
       }
-      if (unchanged.length > 0) await this.#deleteBatch(unchanged);
+      if (unchanged.length > 0) locked.push(...(await this.#deleteBatch(unchanged)));
       gone += unchanged.length;
     }
+    if (locked.length > 0) throw this.#locked(locked);
     return gone;
   }
 
@@ -258,6 +265,14 @@ export class S3BlobStore implements BlobStore {
     }
   }
 
+  #locked(keys: readonly string[]): BlobLockedError {
+    const more = keys.length === 1 ? '' : ` and ${keys.length - 1} more`;
+    return new BlobLockedError(
+      `Object Lock of bucket '${this.#bucket}' protects '${keys[0]}'${more} from deletion`,
+      new Set(keys),
+    );
+  }
+
   async #emptyPart(key: string): Promise<BlobPart | undefined> {
     const object = await this.#head(key);
     return object === undefined ? undefined : { bytes: new Uint8Array(), size: object.bytes };
@@ -314,7 +329,7 @@ export class S3BlobStore implements BlobStore {
     });
   }
 
-  #deleteBatch(objects: ObjectIdentifier[]): Promise<void> {
+  #deleteBatch(objects: ObjectIdentifier[]): Promise<string[]> {
     return deleteObjects({ client: this.#client, bucket: this.#bucket, retries: this.#retries }, objects);
   }
 

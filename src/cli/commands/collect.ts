@@ -40,13 +40,16 @@ export function collectCommand() {
 }
 
 function describe(result: Extract<CollectResult, { outcome: 'collected' }>, graceSeconds: number): string {
-  const { removed, condemned, kept, aborted, foreign, keys } = result;
+  const { removed, condemned, kept, locked, aborted, foreign, keys } = result;
   const [removes, aborts] = keys === undefined ? ['removed', 'aborted'] : ['would be removed', 'would be aborted'];
   const lines = [
     `${count(removed.objects, 'object')} ${removes}, ${formatBytes(removed.bytes)}`,
     `${condemned.objects} unreachable, removable in ${formatDuration(graceSeconds)}, ${formatBytes(condemned.bytes)}`,
     `${kept.objects} kept, ${formatBytes(kept.bytes)}`,
   ];
+  if (locked !== undefined) {
+    lines.push(`${count(locked.objects, 'object')} locked by the bucket, ${formatBytes(locked.bytes)}`);
+  }
   if (aborted > 0) lines.push(`${count(aborted, 'unfinished upload')} ${aborts}`);
   if (foreign.length > 0)
     lines.push(`${count(foreign.length, 'object')} that logfold did not write, kept: ${foreign.join(', ')}`);

@@ -21,7 +21,7 @@ import {
 import { findKeptRoots, type KeptRoot, listProgressRoots } from './kept-roots.ts';
 import { ALL_IDS, type IdPart, Marks, partOf } from './mark.ts';
 import { judgeBodies, keptBodies } from './orphan-bodies.ts';
-import { Reaper, type Tally } from './reaper.ts';
+import { Reaper, type ReaperTallies, type Tally } from './reaper.ts';
 
 /** Default of {@link CollectDeps.maxMarks}: some 180 MB. */
 const MAX_MARKS = 2_000_000;
@@ -55,13 +55,8 @@ export interface CollectOptions extends Pick<RetentionPolicy, 'graceSeconds' | '
 
 /** The result of a collection. */
 export type CollectResult =
-  | {
+  | (ReaperTallies & {
       readonly outcome: 'collected';
-      /** Removed objects; in a dry run, objects that would be removed. */
-      readonly removed: Tally;
-      /** Unreachable objects that a collection removes a grace period later. */
-      readonly condemned: Tally;
-      readonly kept: Tally;
       /** Aborted uploads, which were started long ago and not finished. */
       readonly aborted: number;
       /**
@@ -70,22 +65,18 @@ export type CollectResult =
       readonly foreign: readonly string[];
       /** In a dry run, the keys that it would remove and condemn. */
       readonly keys?: { readonly removed: readonly string[]; readonly condemned: readonly string[] } | undefined;
-    }
+    })
   /**
    * The time was up. The findings of this run are stored; a continuation judges the other objects.
    */
-  | {
+  | (ReaperTallies & {
       readonly outcome: 'collecting';
       /** Runs of the collection so far, which is the next job's `continuation`. */
       readonly continuation: number;
       /** Start of the first run, in epoch milliseconds by the bucket's clock. */
       readonly since: number;
-      /** Tallies of this run. */
-      readonly removed: Tally;
-      readonly condemned: Tally;
-      readonly kept: Tally;
       readonly foreign: readonly string[];
-    }
+    })
   /** The job continues a collection that has ended or started over. */
   | { readonly outcome: 'passed' }
   /**

@@ -1,3 +1,4 @@
+import { BlobLockedError } from '../../errors.ts';
 import type { BlobInfo, BlobStore } from '../../store/blob-store.ts';
 import type { CollectionRecord } from './collection-record.ts';
 
@@ -9,6 +10,19 @@ const REMOVE_BATCH = 1000;
 export interface Tally {
   readonly objects: number;
   readonly bytes: number;
+}
+
+export interface ReaperTallies {
+  readonly kept: Tally;
+  /** Unreachable objects that a collection removes a grace period later. */
+  readonly condemned: Tally;
+  /** Removed objects; in a dry run, objects that would be removed. */
+  readonly removed: Tally;
+  /**
+   * Unreachable objects that the bucket keeps until their retention ends; absent if there are none.
+   * Later collections try to remove them again.
+   */
+  readonly locked?: Tally | undefined;
 }
 
 export interface ReaperOptions {
@@ -28,7 +42,8 @@ export class Reaper {
   readonly #blobs: BlobStore;
   readonly #options: ReaperOptions;
   readonly #since: ReadonlyMap<string, number>;
-  readonly #removing: BlobInfo[] = [];
+  /** Each with the time since which it is condemned. */
+  readonly #removing: { readonly blob: BlobInfo; readonly since: number }[] = [];
   readonly #removedKeys: string[] = [];
   readonly #condemnedSince = new Map<string, number>();
   /** The number of objects that may still be condemned at the start. */
@@ -38,6 +53,7 @@ export class Reaper {
   #kept: Tally = { objects: 0, bytes: 0 };
   #condemned: Tally = { objects: 0, bytes: 0 };
   #removed: Tally = { objects: 0, bytes: 0 };
+  #locked: Tally = { objects: 0, bytes: 0 };
 
   constructor(blobs: BlobStore, options: ReaperOptions) {
     this.#blobs = blobs;
@@ -47,9 +63,10 @@ export class Reaper {
     this.#overflowed = this.#room <= 0;
   }
 
-  /** Objects that were kept, condemned and removed so far. */
-  get tallies(): { readonly kept: Tally; readonly condemned: Tally; readonly removed: Tally } {
-    return { kept: this.#kept, condemned: this.#condemned, removed: this.#removed };
+  /** The outcomes of the judged objects so far. */
+  get tallies(): ReaperTallies {
+    const tallies = { kept: this.#kept, condemned: this.#condemned, removed: this.#removed };
+    return this.#locked.objects === 0 ? tallies : { ...tallies, locked: this.#locked };
   }
 
   /** Condemned keys with the times when they were condemned, for the next collection. */
@@ -100,7 +117,7 @@ export class Reaper {
     // If the object was written again since, its writer may need it.
     const since = before !== undefined && blob.modified < before ? before : now;
     if (graceMs === 0 || now - since >= graceMs) {
-      this.#removing.push(blob);
+      this.#removing.push({ blob, since });
       if (this.#removing.length >= REMOVE_BATCH) await this.flush();
     } else if (this.#condemnedSince.size < this.#room) {
       this.#condemned = plus(this.#condemned, blob);
@@ -113,14 +130,27 @@ export class Reaper {
 
   /** Removes the objects that are still pending. */
   async flush(): Promise<void> {
-    const blobs = this.#removing.splice(0);
+    const removing = this.#removing.splice(0);
+    const blobs = removing.map(({ blob }) => blob);
     if (blobs.length === 0) return;
-    const gone = this.#options.dry ? blobs.length : await this.#blobs.deleteUnchanged(blobs);
-    if (this.#options.dry) this.#removedKeys.push(...blobs.map(({ key }) => key));
-    // An object that was written again since the listing stays. Its size counts nevertheless, to
-    // save a request.
-    const bytes = blobs.reduce((sum, blob) => sum + blob.bytes, 0);
-    this.#removed = { objects: this.#removed.objects + gone, bytes: this.#removed.bytes + bytes };
+    try {
+      const gone = this.#options.dry ? blobs.length : await this.#blobs.deleteUnchanged(blobs);
+      if (this.#options.dry) this.#removedKeys.push(...blobs.map(({ key }) => key));
+      // An object that was written again since the listing stays. Its size counts nevertheless, to
+      // save a request.
+      const bytes = blobs.reduce((sum, blob) => sum + blob.bytes, 0);
+      this.#removed = { objects: this.#removed.objects + gone, bytes: this.#removed.bytes + bytes };
+    } catch (error) {
+      if (!(error instanceof BlobLockedError)) throw error;
+      for (const { blob, since } of removing) {
+        if (error.keys.has(blob.key)) {
+          this.#locked = plus(this.#locked, blob);
+          this.#condemnedSince.set(blob.key, since);
+        } else {
+          this.#removed = plus(this.#removed, blob);
+        }
+      }
+    }
   }
 }
 

@@ -15,7 +15,12 @@ import { CreateQueueCommand, SendMessageCommand } from '@aws-sdk/client-sqs';
 import { expect } from 'vitest';
 import { readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
 import { wireReducer } from '../../../handlers/wire.ts';
-import { checkDeployment, type Deployment } from '../../../src/adapters/aws/deployment-check.ts';
+import {
+  checkDeployment,
+  checkStream,
+  type DeployedStream,
+  type Deployment,
+} from '../../../src/adapters/aws/deployment-check.ts';
 import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
 import { checkSource } from '../../../src/adapters/dynamodb/source-check.ts';
 import { S3BlobStore } from '../../../src/adapters/s3/blob-store.ts';
@@ -49,7 +54,7 @@ const ORDER_KEYS: Partial<CreateTableCommandInput> = {
 
 let aws: LocalAws;
 let db: DynamoDBClient;
-let right: Deployment;
+let right: Deployment & DeployedStream;
 let made = 0;
 
 /** Starts a correct deployment. @param endpoint of a local DynamoDB */
@@ -98,6 +103,10 @@ function check(changes: Partial<Deployment> = {}): Promise<void> {
   return checkDeployment({ ...right, ...changes });
 }
 
+function streams(changes: Partial<DeployedStream>): Promise<void> {
+  return checkStream({ ...right, ...changes });
+}
+
 /** Advice about a deployment. */
 export const DEPLOYMENT: Cases = {
   "Name a table in the deployment's region and account": async (refused) => {
@@ -136,17 +145,17 @@ export const DEPLOYMENT: Cases = {
   },
   'Turn its stream on with the view type NEW_IMAGE, and pass its ARN as EntryTableStreamArn': async (refused) => {
     const streamless = await entryTable({ StreamSpecification: { StreamEnabled: false } });
-    await refused(() => check(streamless));
+    await refused(() => streams(streamless));
     await setStream(streamless.entryTable, { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
-    await check({ ...streamless, streamArn: await streamOf(streamless.entryTable) });
+    await streams({ ...streamless, streamArn: await streamOf(streamless.entryTable) });
   },
   "Deploy with the ARN of the table's stream. If the stack created its tables, pass their names too, so that they stay. The next sweep finds the records that did not arrive":
     async (refused) => {
       const before = await entryTable();
       await setStream(before.entryTable, { StreamEnabled: false });
       await setStream(before.entryTable, { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
-      await refused(() => check(before));
-      await check({ ...before, streamArn: await streamOf(before.entryTable) });
+      await refused(() => streams(before));
+      await streams({ ...before, streamArn: await streamOf(before.entryTable) });
     },
   'Turn the stream of the plain table on with the view type NEW_AND_OLD_IMAGES, and deploy with its LatestStreamArn. The next comparison finds the changes that did not arrive':
     async (refused) => {
