@@ -1,11 +1,15 @@
 import { Logger } from '@aws-lambda-powertools/logger';
 import { Metrics } from '@aws-lambda-powertools/metrics';
 import type { Context } from 'aws-lambda';
+import { repairJsonParse } from '../src/adapters/platform/json-parse.ts';
 import type { FunctionEvent } from '../src/functions/function-event.ts';
 import type { Invocation } from '../src/functions/invocation.ts';
 import { logLine } from '../src/functions/log-line.ts';
 import { metricsOf } from '../src/functions/metrics.ts';
 import { once } from './once.ts';
+
+// Lambda's runtime looks JSON.parse up for each event, and loads this module before the first one.
+repairJsonParse();
 
 /** Writes JSON lines. The environment sets its service name and level. */
 export const logger = new Logger();

@@ -1,4 +1,5 @@
 import { fromBase64, toBase64 } from '../codec/bytes.ts';
+import { parseJson } from '../codec/json.ts';
 import { ArchiveCorruptError } from '../errors.ts';
 import type { AttributeValue, Item, StoredAttribute, StoredItem } from '../log/attribute.ts';
 
@@ -41,7 +42,7 @@ function encodeAttribute(attribute: StoredAttribute): string {
 export function decodeItemLine(line: string): Item {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(line);
+    parsed = parseJson(line);
   } catch (cause) {
     throw new ArchiveCorruptError('a line is not JSON', { cause });
   }

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { parseJson } from '../codec/json.ts';
 import { checkValue } from '../codec/value.ts';
 import { EditLineInvalidError, LogfoldError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
@@ -31,6 +32,7 @@ const operation = z.discriminatedUnion('op', [
 ]);
 type Operation = z.infer<typeof operation>;
 
+type JsonObject = { readonly [name: string]: Json };
 const json = z.custom<Json>();
 const event = z.strictObject({
   type: z.string().min(1),
@@ -38,14 +40,10 @@ const event = z.strictObject({
   body: json.optional(),
   file: z.string().optional(),
   ...placed,
-  metadata: z
-    .object({ correlation: z.string().optional(), causation: z.string().optional() })
-    .catchall(json)
-    .optional(),
+  // A schema of names would lose the name `__proto__`.
+  metadata: z.custom<JsonObject>(isObject, 'Invalid input: expected an object').optional(),
   once: z.strictObject({ client: z.string(), mutation: z.int() }).optional(),
 });
-
-type EventMetadata = Exclude<z.infer<typeof event>['metadata'], undefined>;
 
 const TYPES = {
   insertRows: 'Insert Rows',
@@ -82,7 +80,7 @@ export function sheetEntry(edit: SheetEdit, created?: number): NewEntry {
  * that cannot be stored, or edits a sheet although the reducer is another one
  */
 export function parseEditLine(text: string, number: number, target: EditedLog): EditLine {
-  const line = parseJson(text, number);
+  const line = parseLine(text, number);
   try {
     return isObject(line) && 'op' in line
       ? fromOperation(parseWith(operation, line, OP_ADVICE), target)
@@ -102,9 +100,9 @@ const ENTRY_ADVICE =
 /** The line itself is malformed. */
 class MalformedError extends UsageError {}
 
-function parseJson(text: string, number: number): unknown {
+function parseLine(text: string, number: number): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch (cause) {
     throw new EditLineInvalidError(number, 'the line is not JSON', {
       advice: 'Write one JSON object in each line',
@@ -153,9 +151,9 @@ function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): Edit
   return { kind: 'entry', entry };
 }
 
-function metadataFrom(log: LogId, { correlation, causation, ...free }: EventMetadata): EntryMetadata | undefined {
-  const values = Object.entries(free).map(([name, value]) => [name, valueFromJson(value)] as const);
-  return storableMetadata(log, { ...Object.fromEntries(values), correlation, causation });
+function metadataFrom(log: LogId, metadata: JsonObject): EntryMetadata | undefined {
+  const values = Object.entries(metadata).map(([name, value]) => [name, valueFromJson(value)] as const);
+  return storableMetadata(log, Object.fromEntries(values));
 }
 
 function isObject(value: unknown): value is object {

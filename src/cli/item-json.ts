@@ -1,10 +1,12 @@
 import { encodeItemLine } from '../archive/item-line.ts';
+import { parseJson } from '../codec/json.ts';
 import { UsageError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
 
 /** An item in DynamoDB JSON. */
 export function itemJson(item: Item): unknown {
-  return JSON.parse(encodeItemLine(item)).Item;
+  const line = parseJson(encodeItemLine(item));
+  return typeof line === 'object' && line !== null && 'Item' in line ? line.Item : undefined;
 }
 
 const KEY_ADVICE = `Write the attributes of the primary key as one JSON object, such as {"id":"a"} or {"id":{"S":"a"}}`;
@@ -16,7 +18,7 @@ const KEY_ADVICE = `Write the attributes of the primary key as one JSON object, 
 export function parseItemKey(text: string): Item {
   let json: unknown;
   try {
-    json = JSON.parse(text);
+    json = parseJson(text);
   } catch (cause) {
     throw new UsageError(`'${text}' is not JSON`, { advice: KEY_ADVICE, cause });
   }

@@ -49,7 +49,7 @@ export function jsonFromValues(values: Iterable<readonly [name: string, value: V
 
 /**
  * Reads a value that {@link jsonFromValue} wrote, or any other JSON.
- * @param json what `JSON.parse` returned
+ * @param json what `parseJson` returned
  * @throws ValueUnsupportedError if an object's only name starts with `$` and has no such meaning
  */
 export function valueFromJson(json: Json): Value {

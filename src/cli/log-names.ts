@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { withFileLock } from '../adapters/filesystem/file-lock.ts';
+import { parseJson } from '../codec/json.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError } from '../errors.ts';
 import { isUuid, type LogId } from '../ids/log-id.ts';
 import { isSystemError, writeFile } from './output.ts';
@@ -43,7 +44,7 @@ export function requireFreeName(settings: Settings | undefined, name: string): v
 export async function addName(path: string, name: string, log: LogId): Promise<string> {
   try {
     await withFileLock(`${path}.lock`, async () => {
-      const document = settingsFile.parse(JSON.parse(await readOrEmpty(path)));
+      const document = settingsFile.parse(parseJson(await readOrEmpty(path)));
       const changed = { ...document, names: { ...namesInFile.parse(document.names), [name]: log } };
       await writeFile(path, linesOf(changed));
     });

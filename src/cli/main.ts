@@ -1,4 +1,5 @@
 import { CommanderError } from '@commander-js/extra-typings';
+import { repairJsonParse } from '../adapters/platform/json-parse.ts';
 import { InterruptedError, UsageError } from '../errors.ts';
 import { isBrokenPipe, Output, outputFailed } from './output.ts';
 import { makeProgram } from './program.ts';
@@ -17,6 +18,7 @@ const BROKEN_PIPE = 141;
  * - 141 if the reader of its output has gone away
  */
 export async function run(words: readonly string[]): Promise<number> {
+  repairJsonParse();
   const program = makeProgram();
   const failures = watchPipes();
   let code: number;

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import * as z from 'zod';
+import { parseJson } from '../codec/json.ts';
 import { prepareCommand } from './command.ts';
 import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
@@ -86,5 +87,5 @@ export function makeProgram(): Command {
 /** The version of the package, which is beside the sources and beside the built code. */
 function packageVersion(): string {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return z.object({ version: z.string() }).parse(JSON.parse(text)).version;
+  return z.object({ version: z.string() }).parse(parseJson(text)).version;
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type CommandUnknownOpts, Option } from '@commander-js/extra-typings';
 import * as z from 'zod';
+import { parseJson } from '../codec/json.ts';
 import { textOf, UsageError } from '../errors.ts';
 import { isUuid } from '../ids/log-id.ts';
 import { isSystemError } from './output.ts';
@@ -129,7 +130,7 @@ export function namesOf(settings: Settings | undefined, log: string): readonly s
 const file = z.object({ $schema: z.string().optional(), names: z.record(z.string(), z.string()).default({}) });
 
 function parseSettings(text: string, path: string, known: ReadonlySet<string>): Settings {
-  const parsed = file.catchall(z.string()).safeParse(parseJson(text, path));
+  const parsed = file.catchall(z.string()).safeParse(parseFile(text, path));
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     throw invalid(path, `${issue?.message ?? 'it has another form'} at ${issue?.path.join('.') || 'its top'}`);
@@ -146,9 +147,9 @@ function parseSettings(text: string, path: string, known: ReadonlySet<string>): 
   return { path, values: new Map(Object.entries(values)), names: new Map(Object.entries(names)) };
 }
 
-function parseJson(text: string, path: string): unknown {
+function parseFile(text: string, path: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch (cause) {
     throw invalid(path, textOf(cause), cause);
   }

@@ -1,3 +1,4 @@
+import { parseJson } from '../codec/json.ts';
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { TableKeys } from './table-sample.ts';
 
@@ -174,7 +175,7 @@ function timeFormat(values: readonly StoredAttribute[]): TimeFormat | undefined 
 function isJson(text: string | undefined): boolean {
   if (text === undefined || !/^\s*[[{]/.test(text)) return false;
   try {
-    JSON.parse(text);
+    parseJson(text);
     return true;
   } catch {
     return false;

@@ -1,6 +1,7 @@
 import { open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { parseJson } from '../codec/json.ts';
 import { EngineError } from '../errors.ts';
 
 /** A position in a stream: for each shard, the sequence number of the last record that is done. */
@@ -43,7 +44,7 @@ export async function readCheckpoint(dir: string, of: CheckpointOf = 'stream'): 
     throw error;
   }
   try {
-    return schema.parse(JSON.parse(text));
+    return schema.parse(parseJson(text));
   } catch (cause) {
     throw new EngineError(`${path} is damaged`, {
       advice: 'Delete the file: logfold then reads the stream from its beginning, and repeats no finished work',

@@ -1,6 +1,7 @@
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { parseJson } from '../codec/json.ts';
 
 const schema = z.object({
   supervisorPid: z.int().positive(),
@@ -30,7 +31,7 @@ export async function readEngineState(dir: string): Promise<EngineState | undefi
     throw error;
   }
   try {
-    return schema.parse(JSON.parse(text));
+    return schema.parse(parseJson(text));
   } catch {
     // After a power failure no process of the damaged state still runs. The next start replaces it.
     return undefined;

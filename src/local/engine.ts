@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { withFileLock } from '../adapters/filesystem/file-lock.ts';
+import { parseJson } from '../codec/json.ts';
 import { EngineError, ResourceMissingError, textOf, UsageError } from '../errors.ts';
 import { ENGINE_NAMES, engineArguments, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
@@ -192,7 +193,7 @@ async function startSupervisor(dir: string): Promise<() => void> {
     supervisor.unref();
   };
   try {
-    const outcome = supervisorAnswer.parse(JSON.parse(await answer));
+    const outcome = supervisorAnswer.parse(parseJson(await answer));
     if (outcome.started) return release;
     const { code, reason, advice } = outcome;
     throw code === 'USAGE' ? new UsageError(reason, { advice }) : new EngineError(reason, { advice });

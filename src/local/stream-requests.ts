@@ -7,6 +7,7 @@ import {
   GetShardIteratorCommand,
   type Shard,
 } from '@aws-sdk/client-dynamodb-streams';
+import { exactAnswer } from '../adapters/dynamodb/exact-answer.ts';
 import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError } from '../errors.ts';
 import { backoffMs } from '../log/backoff.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
@@ -96,6 +97,7 @@ export class StreamRequests {
    */
   async records(ShardIterator: string, limit: number, signal: AbortSignal): Promise<RecordPage | undefined> {
     const command = new GetRecordsCommand({ ShardIterator, Limit: Math.min(limit, MAX_PAGE) });
+    exactAnswer(command, `stream ${this.#options.streamArn}`);
     const answer = await this.#try(() => this.#options.client.send(command, { abortSignal: signal }), signal);
     if (answer === undefined) return undefined;
     return { records: (answer.Records ?? []).map(toStreamRecord), next: answer.NextShardIterator };

@@ -2,6 +2,7 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
 // Packs only: msgpackr's decoder behaves differently with and without its native addon.
 import { Packr } from 'msgpackr/pack';
+import { parseJson } from '../codec/json.ts';
 import { decodeForeignValue } from '../codec/message-pack.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, checkValue, ITEM_BYTES, type Value } from '../codec/value.ts';
 import {
@@ -54,7 +55,7 @@ export function decodeBody(stored: StoredBody): Value {
   if (stored.format === 'native') return stored.value;
   const { format } = stored;
   try {
-    return format === 'json' ? parseJson(stored.text) : decodeBytes(stored.bytes);
+    return format === 'json' ? decodeJson(stored.text) : decodeBytes(stored.bytes);
   } catch (cause) {
     const reason = cause instanceof LogfoldError ? cause.reason : textOf(cause);
     throw new BodyUndecodableError(`the body (${format}) cannot be decoded: ${reason}`, {
@@ -163,12 +164,12 @@ function checkExternal(key: string, bytes: Uint8Array | undefined): Uint8Array {
 function decodeBytes(bytes: Uint8Array): Value {
   const [first] = bytes;
   if (first === undefined || first >= 0x80 || bytes.length === 1) return decodeForeignValue(bytes);
-  return parseJson(utf8.decode(bytes));
+  return decodeJson(utf8.decode(bytes));
 }
 
-function parseJson(text: string): Value {
+function decodeJson(text: string): Value {
   checkJsonSize(text);
-  const value: unknown = JSON.parse(text);
+  const value = parseJson(text);
   checkValue(value);
   return value;
 }

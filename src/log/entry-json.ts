@@ -154,7 +154,6 @@ class CommonEntries {
   /** Reads an attribute with a longer name, or of a type that JSON does not state as one string. */
   #scanOther(json: ItemJson): boolean {
     const name = json.text();
-    if (name === '__proto__') return false;
     json.expect(CODE.colon);
     const attribute = json.attribute();
     if (name === 'M' && this.#metadata === undefined) this.#metadata = attribute;

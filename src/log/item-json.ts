@@ -1,4 +1,6 @@
 import { base64Length, decodeBase64, plainBytes } from '../codec/bytes.ts';
+import { parseJsonString } from '../codec/json.ts';
+import { setKey } from '../codec/value.ts';
 import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 
 /** Makes something of each item that is read. Both functions give the same for the same item. */
@@ -46,8 +48,8 @@ export const CODE = {
 /**
  * Reads DynamoDB JSON straight from its UTF-8 bytes. Knows the form that DynamoDB and archives
  * write: no white space, one type for each attribute, Base64 with padding. In that form it reads
- * what `JSON.parse` and the SDK's deserializer read. Anything else is an {@link ItemJsonError}, and
- * so is the attribute name `__proto__`.
+ * what {@link parseJson} and the SDK's deserializer read. Anything else is an
+ * {@link ItemJsonError}.
  */
 export class ItemJson {
   readonly bytes: Uint8Array;
@@ -67,9 +69,8 @@ export class ItemJson {
     if (this.#isClosed(CODE.mapEnd)) return item;
     do {
       const name = this.text();
-      if (name === '__proto__') throw this.unknown();
       this.expect(CODE.colon);
-      item[name] = this.attribute(depth);
+      setKey(item, name, this.attribute(depth));
     } while (this.#hasNext(CODE.mapEnd));
     return item;
   }
@@ -247,8 +248,8 @@ export class ItemJson {
 
   #escaped(start: number, end: number): string {
     try {
-      const text: unknown = JSON.parse(`"${this.#decoded(start, end)}"`);
-      if (typeof text === 'string') return text;
+      const text = parseJsonString(`"${this.#decoded(start, end)}"`);
+      if (text !== undefined) return text;
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
     }

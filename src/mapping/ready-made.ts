@@ -1,3 +1,4 @@
+import { parseJson } from '../codec/json.ts';
 import { MappingInvalidError, textOf } from '../errors.ts';
 import { type MappingDocument, parseMapping, type SchemaMapping } from './schema-mapping.ts';
 
@@ -50,7 +51,7 @@ export function isMappingName(text: string): boolean {
  */
 export function readMapping(text: string): SchemaMapping | undefined {
   if (text === '' || text === OWN_SCHEMA) return undefined;
-  return parseMapping(isMappingName(text) ? readyMade(text) : parseJson(text));
+  return parseMapping(isMappingName(text) ? readyMade(text) : parseDocument(text));
 }
 
 function readyMade(text: string): MappingDocument {
@@ -65,9 +66,9 @@ function readyMade(text: string): MappingDocument {
   return { ...document, partitionKey: { ...document.partitionKey, pattern: `${parameter}#{id}` } };
 }
 
-function parseJson(text: string): unknown {
+function parseDocument(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch (cause) {
     throw new MappingInvalidError(`the schema mapping is not JSON: ${textOf(cause)}`, {
       advice: `Give a JSON document as docs/format.md describes it, or one of the names ${MAPPING_NAMES.join(', ')}`,

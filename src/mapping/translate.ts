@@ -1,5 +1,6 @@
 import { plainBytes } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
+import { parseJson, parseJsonString } from '../codec/json.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import { setKey } from '../codec/value.ts';
 import { LogfoldError, textOf } from '../errors.ts';
@@ -243,7 +244,7 @@ function unnamedAttributes({ names }: SchemaMapping, item: StoredItem): Attribut
 function jsonText(found: StoredAttribute, attribute: string, fail: Fail): StoredAttribute {
   if (found.S === undefined) return fail('body', attribute, `is ${shown(found)}, not a String with JSON`);
   try {
-    JSON.parse(found.S);
+    parseJson(found.S);
   } catch (cause) {
     return fail('body', attribute, `is ${shown(found)}, which is not JSON: ${textOf(cause)}`, cause);
   }
@@ -263,8 +264,7 @@ function fromBody(body: AttributeValue): AttributeValue | undefined {
 
 function parseString(json: string): string | undefined {
   try {
-    const value: unknown = JSON.parse(json);
-    return typeof value === 'string' ? value : undefined;
+    return parseJsonString(json);
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;

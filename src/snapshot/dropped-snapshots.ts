@@ -1,3 +1,4 @@
+import { parseJson } from '../codec/json.ts';
 import { CredentialsError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition } from '../ids/position.ts';
@@ -24,7 +25,7 @@ export class DroppedSnapshots {
   static async read(blobs: BlobStore, log: LogId): Promise<DroppedSnapshots | undefined> {
     try {
       const bytes = await blobs.get(collectedKey(log));
-      return new DroppedSnapshots(new Set(bytes && namesIn(JSON.parse(new TextDecoder().decode(bytes)))));
+      return new DroppedSnapshots(new Set(bytes && namesIn(parseJson(new TextDecoder().decode(bytes)))));
     } catch (error) {
       if (error instanceof CredentialsError || error instanceof SyntaxError) return undefined;
       throw error;

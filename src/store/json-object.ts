@@ -1,4 +1,5 @@
 import type * as z from 'zod';
+import { parseJson } from '../codec/json.ts';
 import { ObjectInvalidError, textOf } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from './blob-store.ts';
@@ -27,7 +28,7 @@ export interface JsonObject<T> {
  * @throws ObjectInvalidError if the object does not match its schema
  */
 export async function readJson<T>(blobs: BlobStore, object: JsonObject<T>): Promise<T | undefined> {
-  return parseJson(object, await blobs.get(object.key));
+  return parseObject(object, await blobs.get(object.key));
 }
 
 /**
@@ -42,19 +43,19 @@ export async function updateJson<T>(
   change: (document: T | undefined) => unknown,
 ): Promise<void> {
   await blobs.update(object.key, (bytes) => {
-    const changed = change(parseJson(object, bytes));
+    const changed = change(parseObject(object, bytes));
     return changed === undefined ? undefined : formatJson(changed, object.indent);
   });
 }
 
-function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T | undefined {
+function parseObject<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T | undefined {
   const { key, log, schema, advice } = object;
   if (bytes === undefined) return undefined;
   const invalid = (reason: string, cause: unknown) =>
     new ObjectInvalidError(`the object '${key}' cannot be read: ${reason}`, { log, advice, cause });
   let json: unknown;
   try {
-    json = JSON.parse(utf8.decode(bytes));
+    json = parseJson(utf8.decode(bytes));
   } catch (cause) {
     throw invalid(`it is not JSON: ${textOf(cause)}`, cause);
   }

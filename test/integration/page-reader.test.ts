@@ -1,10 +1,11 @@
+import { deepStrictEqual } from 'node:assert';
 import { crc32, gzipSync } from 'node:zlib';
 import { DynamoDBClient, type DynamoDBClientConfig, PutItemCommand, QueryCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sdkConfig } from '../../src/adapters/aws/sdk-config.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import type { ItemPage } from '../../src/adapters/dynamodb/page-reader.ts';
-import { DynamoDbRequests } from '../../src/adapters/dynamodb/requests.ts';
+import { type Creation, DynamoDbRequests } from '../../src/adapters/dynamodb/requests.ts';
 import { ResourceMissingError, StoreUnavailableError } from '../../src/errors.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
@@ -98,23 +99,75 @@ describe('an answer that arrives damaged', () => {
   });
 
   test.each(['', 'moved', BODY.slice(0, -1), BODY.slice(0, BODY.length / 2)])(
-    'fails as in the SDK if it is %j',
+    'is requested again if it is %j',
     async (body) => {
-      const client = clientOf();
-      server.answer({ body });
-      const command = new QueryCommand(INPUT);
-      const expected = await client.send(command).then(
-        ({ Items }) => Items ?? [],
-        (error: Error) => error.name,
-      );
-      const found = await query([{ body }], client).then(
-        (pages) => pages.flatMap(({ items }) => items),
-        (error: Error) => error.name,
-      );
-      expect(found).toEqual(expected);
-      expect(server.received.length).toBe(1);
+      expect(await query([{ body }, SOUND])).toEqual([{ items: [ITEM], bytes: undefined, attempts: 2 }]);
+      const error = await query([{ body }]).catch((error: unknown) => error);
+      expect(error).toMatchObject({
+        code: 'STORE_UNAVAILABLE',
+        reason: "an answer of table 'orders' is not JSON, or was cut on its way",
+      });
+      expect(server.received.length).toBe(ATTEMPTS);
     },
   );
+
+  test('is requested again by every command', async () => {
+    const requests = new DynamoDbRequests({ client: clientOf() });
+    const input = { TableName: 'orders', Key: { id: { S: 'a' } } };
+    const commands: readonly (() => Promise<unknown>)[] = [
+      () => requests.get('orders', input.Key, true),
+      () => requests.batchGet('orders', [input.Key]),
+      () => requests.batchWrite('orders', [{ DeleteRequest: { Key: input.Key } }]),
+      () => requests.create([{ table: 'orders', item: input.Key }]),
+      () => requests.update(input),
+      () => requests.change(input),
+      () => requests.transact([{ Delete: input }]),
+    ];
+    for (const send of commands) {
+      server.answer({ body: '{"Item":{"id":{"S":' }, { body: '{}' });
+      await send();
+      expect(server.received.length).toBe(2);
+    }
+  });
+});
+
+describe('an answer with names that the SDK alone confuses', () => {
+  const names = ['__proto__', '\\', '\n', '"', '\u0000', '~', '\\u00', 'constructor'];
+  const itemOf = (name: string): Item =>
+    Object.fromEntries([
+      ['id', { S: 'a' }],
+      [name, { M: { [name]: { S: name } } }],
+    ]);
+
+  test('is read by every command, whatever was read before', async () => {
+    const requests = new DynamoDbRequests({ client: clientOf() });
+    for (const name of [...names, ...names]) {
+      const item = itemOf(name);
+      const wrapped = { Item: item, Attributes: item, Responses: { orders: [item] } };
+      server.answer({ body: JSON.stringify(wrapped) });
+      deepStrictEqual(await requests.get('orders', { id: { S: 'a' } }, true), item);
+      deepStrictEqual(await requests.batchGet('orders', [{ id: { S: 'a' } }]), [item]);
+      deepStrictEqual(await requests.change({ TableName: 'orders', Key: { id: { S: 'a' } } }), item);
+    }
+  });
+
+  const existingOf = (creation: Creation) => (creation.written ? [] : creation.existing);
+
+  test('is read if it is the error of a failed condition', async () => {
+    const requests = new DynamoDbRequests({ client: clientOf() });
+    const service = 'com.amazonaws.dynamodb.v20120810';
+    for (const name of [...names, ...names]) {
+      const item = itemOf(name);
+      const single = { __type: `${service}#ConditionalCheckFailedException`, Item: item };
+      server.answer({ status: 400, body: JSON.stringify(single) });
+      deepStrictEqual(existingOf(await requests.create([{ table: 'orders', item }])), [item]);
+      const CancellationReasons = [{ Code: 'ConditionalCheckFailed', Item: item }, { Code: 'None' }];
+      const several = { __type: `${service}#TransactionCanceledException`, CancellationReasons };
+      server.answer({ status: 400, body: JSON.stringify(several) });
+      const two = ['orders', 'people'].map((table) => ({ table, item }));
+      deepStrictEqual(existingOf(await requests.create(two)), [item]);
+    }
+  });
 });
 
 describe('an answer with an error', () => {

@@ -2,6 +2,7 @@ import { deepStrictEqual } from 'node:assert';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { fromBase64, toBase64 } from '../../src/codec/bytes.ts';
+import { parseJson } from '../../src/codec/json.ts';
 import { ItemInvalidError, LogfoldError } from '../../src/errors.ts';
 import type { StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
 import { entryDecoder } from '../../src/log/entry-json.ts';
@@ -22,12 +23,7 @@ const anyText = fc.oneof(
   fc.string({ unit: anyCharacter }),
   fc.constantFrom('"', '\\', '\u0000', '\ud800', '\ufeff'),
 );
-const names = fc.oneof(
-  // After an object with the name `\\`, JSON.parse of Node 24 reads as `\\` any name that is one
-  // escape.
-  anyText.filter((name) => name !== '__proto__' && name !== '\\'),
-  fc.constantFrom(...'SNCTVIBEMQWXA', 'constructor', '10', ''),
-);
+const names = fc.oneof(anyText, fc.constantFrom(...'SNCTVIBEMQWXA', 'constructor', '10', '', '__proto__', '\\', '\n'));
 
 const attributes = fc.letrec<{ attribute: StoredAttribute; item: StoredItem }>((tie) => ({
   attribute: fc.oneof(
@@ -94,7 +90,9 @@ function readerOf(json: string): ItemJson {
 /** Clears the last bits of Base64, which mean nothing, in the Binaries of DynamoDB JSON. */
 function withCleanBase64(name: string, value: unknown): unknown {
   if (typeof value === 'string') return name === 'B' ? toBase64(fromBase64(value) ?? new Uint8Array()) : value;
-  return name === 'BS' && Array.isArray(value) ? value.map((text) => withCleanBase64('B', text)) : value;
+  if (Array.isArray(value)) return value.map((item) => withCleanBase64(name === 'BS' ? 'B' : '', item));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withCleanBase64(key, item)]));
 }
 
 /** The result of a function, or the error that it throws. */
@@ -156,7 +154,7 @@ describe('items', () => {
           return;
         }
         const whole = new TextDecoder('utf-8', { ignoreBOM: true }).decode(reader.bytes.subarray(0, reader.at));
-        deepStrictEqual(JSON.parse(jsonOf(read)), JSON.parse(whole, withCleanBase64));
+        deepStrictEqual(parseJson(jsonOf(read)), withCleanBase64('', parseJson(whole)));
       }),
       { numRuns: propertyRuns(500) },
     );
@@ -168,8 +166,6 @@ describe('items', () => {
     ['no type', '{"a":{}}'],
     ['an unknown type', '{"a":{"Z":"x"}}'],
     ['a number that is no string', '{"a":{"N":1}}'],
-    ['the name of a prototype', '{"__proto__":{"S":"x"}}'],
-    ['the escaped name of a prototype', '{"\\u005f_proto__":{"S":"x"}}'],
     ['Base64 without padding', '{"a":{"B":"AAA"}}'],
     ['Base64 with other characters', '{"a":{"B":"AA_="}}'],
     ['Base64 with padding inside', '{"a":{"B":"A===AAAA"}}'],

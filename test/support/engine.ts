@@ -2,7 +2,12 @@ import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { CreateTableCommand, DynamoDBClient, ListTablesCommand } from '@aws-sdk/client-dynamodb';
+import {
+  CreateTableCommand,
+  DynamoDBClient,
+  type DynamoDBClientConfig,
+  ListTablesCommand,
+} from '@aws-sdk/client-dynamodb';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 
 export interface TestEngine {
@@ -45,11 +50,12 @@ export async function startTestEngine(): Promise<TestEngine> {
 }
 
 /** A client of an engine. The engine needs no credentials, but the SDK insists on some. */
-export function testClient(endpoint: string): DynamoDBClient {
+export function testClient(endpoint: string, config: DynamoDBClientConfig = {}): DynamoDBClient {
   return new DynamoDBClient({
     endpoint,
     region: 'eu-central-1',
     credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+    ...config,
   });
 }
 

@@ -78,7 +78,7 @@ export function translateDynamoDbError(error: unknown, tables: readonly string[]
   if (typeof tooLarge === 'string') {
     return new TooLargeError(`DynamoDB does not take an item of this size: ${tooLarge}`, { cause: error });
   }
-  return invalidTableName(error, tables) ?? translateAwsError(error, `table ${namesOf(tables)}`);
+  return invalidTableName(error, tables) ?? translateAwsError(error, namesOf(tables));
 }
 
 /** The error for a rejected table name; undefined if the error has another reason. */
@@ -86,13 +86,18 @@ export function invalidTableName(error: unknown, tables: readonly string[]): Usa
   if (!(error instanceof Error)) return undefined;
   const reason = invalid(error).find((message) => /table(\/index)? ?name/i.test(message));
   if (reason === undefined) return undefined;
-  return new UsageError(`DynamoDB does not take ${namesOf(tables)} as the name of a table: ${reason}`, {
+  return new UsageError(`DynamoDB does not take ${quoted(tables)} as the name of a table: ${reason}`, {
     advice: 'Give 3 to 255 letters, digits and characters of _-. as a name',
     cause: error,
   });
 }
 
-function namesOf(tables: readonly string[]): string {
+/** Tables in an error, such as `table 'orders' or 'people'`. */
+export function namesOf(tables: readonly string[]): string {
+  return `table ${quoted(tables)}`;
+}
+
+function quoted(tables: readonly string[]): string {
   return tables.map((table) => `'${table}'`).join(' or ');
 }
 

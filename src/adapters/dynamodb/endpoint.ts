@@ -1,3 +1,4 @@
+import { parseJson } from '../../codec/json.ts';
 import { StoreUnavailableError } from '../../errors.ts';
 
 /** Time limit for the first answer of a server, in milliseconds. */
@@ -33,7 +34,7 @@ export async function requireDynamoDb(endpoint: string, answerMs: number = ANSWE
 /** Whether an answer is a list of tables or an error of the protocol. */
 function isAnswer(text: string): boolean {
   try {
-    const answer: unknown = JSON.parse(text);
+    const answer = parseJson(text);
     return typeof answer === 'object' && answer !== null && ('TableNames' in answer || '__type' in answer);
   } catch {
     return false;

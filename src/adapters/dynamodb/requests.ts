@@ -29,8 +29,10 @@ import {
   existingItems,
   type FailedWrite,
   failedWrites,
+  namesOf,
   translateDynamoDbError,
 } from '../aws/dynamodb-error.ts';
+import { exactAnswer } from './exact-answer.ts';
 import { type ItemPage, pageReader } from './page-reader.ts';
 
 /**
@@ -95,7 +97,9 @@ export class DynamoDbRequests {
 
   async get(table: string, key: Item, consistent: boolean): Promise<StoredItem | undefined> {
     const input = { TableName: table, Key: key, ConsistentRead: consistent, ReturnConsumedCapacity: 'TOTAL' } as const;
-    const output = await this.#send([table], () => this.#client.send(new GetItemCommand(input)));
+    const command = new GetItemCommand(input);
+    exactAnswer(command, namesOf([table]));
+    const output = await this.#send([table], () => this.#client.send(command));
     this.#count('GetItem', 'read', [output.ConsumedCapacity]);
     return output.Item;
   }
@@ -190,6 +194,7 @@ export class DynamoDbRequests {
       return this.#transact([...puts.map((Put) => ({ Put })), ...checks.map((ConditionCheck) => ({ ConditionCheck }))]);
     }
     const command = new PutItemCommand({ ...put, ReturnConsumedCapacity: 'TOTAL' });
+    exactAnswer(command, namesOf([put.TableName]));
     const output = await this.#send([put.TableName], () => this.#client.send(command));
     this.#count('PutItem', 'write', [output.ConsumedCapacity]);
   }
@@ -197,6 +202,7 @@ export class DynamoDbRequests {
   /** @returns whether the condition held */
   async update(input: OfTable<UpdateItemCommandInput>): Promise<boolean> {
     const command = new UpdateItemCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
+    exactAnswer(command, namesOf([input.TableName]));
     return this.#ifConditionsHold(async () => {
       const output = await this.#send([input.TableName], () => this.#client.send(command));
       this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
@@ -215,6 +221,7 @@ export class DynamoDbRequests {
       ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
       ReturnConsumedCapacity: 'TOTAL',
     });
+    exactAnswer(command, namesOf([input.TableName]));
     try {
       const output = await this.#send([input.TableName], () => this.#client.send(command));
       this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
@@ -242,11 +249,13 @@ export class DynamoDbRequests {
   }
 
   async #transact(writes: TransactWriteItem[]): Promise<void> {
-    const tables = writes.map(({ Put, Update, Delete, ConditionCheck }) => {
+    const names = writes.map(({ Put, Update, Delete, ConditionCheck }) => {
       return (Put ?? Update ?? Delete ?? ConditionCheck)?.TableName ?? '';
     });
+    const tables = [...new Set(names)];
     const command = new TransactWriteItemsCommand({ TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' });
-    const output = await this.#send([...new Set(tables)], () => this.#client.send(command));
+    exactAnswer(command, namesOf(tables));
+    const output = await this.#send(tables, () => this.#client.send(command));
     this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
   }
 
@@ -261,6 +270,7 @@ export class DynamoDbRequests {
     await this.retry({ retryable, failure }, async () => {
       if (left.length === 0) return;
       const command = new BatchWriteItemCommand({ RequestItems: { [table]: left }, ReturnConsumedCapacity: 'TOTAL' });
+      exactAnswer(command, namesOf([table]));
       const output = await this.#send([table], () => this.#client.send(command));
       this.#count('BatchWriteItem', 'write', output.ConsumedCapacity ?? []);
       left = output.UnprocessedItems?.[table] ?? [];
@@ -282,6 +292,7 @@ export class DynamoDbRequests {
       if (left.length === 0) return;
       const RequestItems = { [table]: { Keys: left, ConsistentRead: true } };
       const command = new BatchGetItemCommand({ RequestItems, ReturnConsumedCapacity: 'TOTAL' });
+      exactAnswer(command, namesOf([table]));
       const output = await this.#send([table], () => this.#client.send(command));
       this.#count('BatchGetItem', 'read', output.ConsumedCapacity ?? []);
       items.push(...(output.Responses?.[table] ?? []));

@@ -1,5 +1,6 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { toBase64, toHex } from '../../codec/bytes.ts';
+import { parseJson } from '../../codec/json.ts';
 import { UsageError } from '../../errors.ts';
 import type { StoredAttribute, StoredItem } from '../../log/attribute.ts';
 import { MAX_STRING_KEY_LENGTH } from '../../tree/key.ts';
@@ -39,7 +40,7 @@ export function keyText(names: readonly string[], keys: StoredItem): string {
  */
 export function keyNamesOf(key: string, item: StoredItem): KeyNames | undefined {
   // A hash names no attribute, so each of them may be part of the key.
-  const all = key.startsWith('{') ? Object.keys(JSON.parse(key)) : Object.keys(item);
+  const all = key.startsWith('{') ? Object.keys(Object(parseJson(key))) : Object.keys(item);
   const names = all.filter((name) => isKeyPart(item, name));
   const isKey = (keyNames: KeyNames) => itemKey({ keyNames }, item) === key;
   for (const partition of names) {

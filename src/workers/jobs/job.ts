@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { parseJson } from '../../codec/json.ts';
 import { MessageInvalidError, MessageNewerError, printable } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
@@ -194,7 +195,7 @@ export function encodeJob(job: Job): string {
  * @throws MessageNewerError if this version does not know its format or its kind of job
  */
 export function decodeJob(text: string): Job {
-  const json = parseJson(text);
+  const json = parseMessage(text);
   const envelope = Envelope.safeParse(json);
   if (!envelope.success) {
     throw new MessageInvalidError('the message does not come from logfold: it has no format version', {
@@ -263,9 +264,9 @@ function fromMessage({ format: _, ...message }: z.infer<typeof JobMessage>): Job
   }
 }
 
-function parseJson(text: string): unknown {
+function parseMessage(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch (cause) {
     throw new MessageInvalidError('the message is not JSON', { cause });
   }
