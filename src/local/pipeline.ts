@@ -16,16 +16,21 @@ import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
 import { dividedFeed } from '../workers/feed/divided-feed.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
-import { jobQueues } from '../workers/jobs/job-queues.ts';
+import { type JobSender, jobQueues } from '../workers/jobs/job-queues.ts';
 import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
-import type { CheckpointStore } from './checkpoint-store.ts';
+import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
 import { StreamPoller } from './stream-poller.ts';
 import { systemTime } from './stream-settings.ts';
 
 /** How often a job may fail before it becomes a dead letter. */
 const MAX_RECEIVES = 5;
+/**
+ * The stream is not read on while so many jobs wait. So memory stays small, and a process that
+ * starts again repeats little work.
+ */
+const MAX_WAITING_JOBS = 1000;
 /** How long a worker holds a job that it does not finish, in milliseconds. */
 const VISIBILITY_MS = 60_000;
 /** Those of the deployed event source mappings, with fewer retries. */
@@ -41,7 +46,8 @@ export type PipelineEvent =
   | RevisionsEvent
   | Extract<JobEvent, { readonly kind: 'job' }>
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
-  | { readonly kind: 'dead'; readonly message: ReceivedMessage }
+  /** A job was given up after so many tries. The error is that of the last one. */
+  | { readonly kind: 'dead'; readonly message: ReceivedMessage; readonly tries: number; readonly error: unknown }
   | { readonly kind: 'discarded'; readonly batch: DiscardedBatch }
   | { readonly kind: 'trimmed'; readonly trimmed: TrimmedRecords };
 
@@ -75,13 +81,18 @@ export interface PipelineOptions {
   readonly untilIdle: boolean;
   readonly signal: AbortSignal;
   readonly onEvent: (event: PipelineEvent) => void;
+  /**
+   * Keeps a job that was given up. Only then does the stream position pass the job. If this
+   * rejects, the pipeline ends with the error. By default, such jobs are only reported.
+   */
+  readonly keepDead?: (message: ReceivedMessage) => Promise<void>;
 }
 
 /**
  * Runs the deployment in one process. It polls the stream and calls the deployed functions as
- * Lambda does, and runs the jobs of each log one after the other. It saves the stream position only
- * when all jobs from the records before it are done. If the process dies, the next process finds
- * every unfinished job again.
+ * Lambda does, and runs the jobs of each log one after the other. It saves the stream position before
+ * the oldest unfinished job. If the process dies, the next process finds every unfinished job
+ * again. While many jobs wait, it does not read on.
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
@@ -101,34 +112,33 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     streamArn: options.streamArn,
     checkpoints: options.checkpoints,
     filter: (record) => record.eventName === 'INSERT' && passes(record.newImage?.T?.S),
-    handler: (records) => onStream({ Records: records.map(toLambdaRecord) }),
+    handler: async (records) => {
+      await queue.shrunk(MAX_WAITING_JOBS, signal);
+      return onStream({ Records: records.map(toLambdaRecord) });
+    },
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
     settings: SETTINGS,
   });
   const changes = options.revisions && changePoller(options, options.revisions);
-  const isIdle = (): boolean => {
-    const { waiting, inFlight, dead } = queue.stats();
-    return waiting + inFlight + dead === 0;
-  };
-  const commitWhenIdle = async (): Promise<void> => {
-    // Take the position first: if the queue is idle afterwards, all jobs up to the position are
-    // done.
-    const position = poller.routed();
-    if (isIdle()) await poller.commit(position);
+  const isIdle = (): boolean => queue.oldest === undefined;
+  const places = new Places(poller, queue);
+  const commit = async (): Promise<void> => {
+    await places.commit();
     // A change is recorded when its handler returns.
     await changes?.commit(changes.routed());
   };
   const commitUntilStopped = async (): Promise<void> => {
     while (!signal.aborted) {
-      await commitWhenIdle();
+      await commit();
       await systemTime.sleep(COMMIT_EVERY_MS, signal);
     }
   };
+  const failures: Failures = new Map();
   const parts = [
     poller.run(signal),
-    consumeJobs(options, queue, signal),
-    reportDeadLetters(options, queue, signal),
+    consumeJobs(options, queue, { failures, signal }),
+    reportDeadLetters(options, queue, { failures, signal }),
     commitUntilStopped(),
   ];
   if (changes !== undefined) parts.push(changes.run(signal));
@@ -140,7 +150,38 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
   const results = await Promise.allSettled(parts);
   const failed = results.find((result) => result.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
-  await commitWhenIdle();
+  await commit();
+}
+
+/** The newest error of each job that failed, by the id of its message. */
+type Failures = Map<ReceivedMessage['id'], unknown>;
+
+/** Positions of a stream that may be saved when all jobs that were sent before them are done. */
+class Places {
+  readonly #poller: StreamPoller;
+  readonly #queue: MemoryJobQueue;
+  /** In order. Each waits for the jobs up to the number `sent`. */
+  #marks: { readonly sent: number; readonly position: StreamPosition }[] = [];
+
+  constructor(poller: StreamPoller, queue: MemoryJobQueue) {
+    this.#poller = poller;
+    this.#queue = queue;
+  }
+
+  /** Saves the newest position whose jobs are all done. */
+  async commit(): Promise<void> {
+    // Nothing may run between these two: a handler sends the jobs of a record, then the position
+    // passes the record.
+    const mark = { sent: this.#queue.sent, position: this.#poller.routed() };
+    if (this.#marks.at(-1)?.sent === mark.sent) this.#marks.pop();
+    this.#marks.push(mark);
+    const oldest = this.#queue.oldest ?? Number.POSITIVE_INFINITY;
+    const open = this.#marks.findIndex(({ sent }) => sent >= oldest);
+    const done = open < 0 ? this.#marks.length : open;
+    const last = this.#marks[done - 1];
+    this.#marks = this.#marks.slice(done);
+    if (last !== undefined) await this.#poller.commit(last.position);
+  }
 }
 
 /** Polls the stream of a plain table, and records its changes. */
@@ -166,7 +207,16 @@ function changePoller(options: PipelineOptions, { streamArn, checkpoints, logs }
   });
 }
 
-async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, signal: AbortSignal): Promise<void> {
+interface Consuming {
+  readonly failures: Failures;
+  readonly signal: AbortSignal;
+}
+
+async function consumeJobs(
+  options: PipelineOptions,
+  queue: MemoryJobQueue,
+  { failures, signal }: Consuming,
+): Promise<void> {
   await consume({
     queue,
     concurrency: options.concurrency,
@@ -182,15 +232,20 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
       const jobs = async (): Promise<JobDeps> => ({
         ...options.jobs,
         division: options.division,
-        queue: toQueue(queue),
+        queue: toQueue({ send: (next) => queue.sendFollowing(message.id, next) }),
       });
       const onQueue = jobsFunction({ jobs, report });
       const { batchItemFailures } = await onQueue(toSqsEvent([message]), INVOCATION);
       if (batchItemFailures.length > 0) throw failure;
     },
     report: (outcome) => {
-      if (outcome.kind === 'failed')
-        options.onEvent({ kind: 'failed', message: outcome.message, error: outcome.error });
+      const { kind, message } = outcome;
+      if (kind !== 'failed') {
+        failures.delete(message.id);
+        return;
+      }
+      failures.set(message.id, outcome.error);
+      options.onEvent({ kind, message, error: outcome.error });
     },
   });
 }
@@ -198,15 +253,23 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
 /**
  * Puts all jobs into one queue, so that the jobs of a log run in the order in which they were sent.
  */
-function toQueue(queue: MemoryJobQueue): JobDeps['queue'] {
+function toQueue(queue: JobSender): JobDeps['queue'] {
   return jobQueues({ snapshot: queue, maintenance: queue });
 }
 
-async function reportDeadLetters(options: PipelineOptions, queue: MemoryJobQueue, signal: AbortSignal): Promise<void> {
+async function reportDeadLetters(
+  options: PipelineOptions,
+  queue: MemoryJobQueue,
+  { failures, signal }: Consuming,
+): Promise<void> {
   const dead = queue.deadLetters;
   while (dead !== undefined && !signal.aborted) {
     for (const message of await dead.receive({ max: 10, visibilityMs: VISIBILITY_MS, waitMs: 1000, signal })) {
-      options.onEvent({ kind: 'dead', message });
+      // Its delivery from here counts as well.
+      const tries = message.receiveCount - 1;
+      options.onEvent({ kind: 'dead', message, tries, error: failures.get(message.id) });
+      failures.delete(message.id);
+      await options.keepDead?.(message);
       await dead.delete(message.receipt);
     }
   }

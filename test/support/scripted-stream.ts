@@ -1,4 +1,5 @@
 import {
+  type AttributeValue,
   DynamoDBStreamsClient,
   type DynamoDBStreamsServiceException,
   ExpiredIteratorException,
@@ -26,6 +27,10 @@ function error(kind: keyof typeof ERRORS): DynamoDBStreamsServiceException {
   return new ERRORS[kind]({ message: kind, $metadata: {} });
 }
 
+function keysOf({ S, N }: Record<string, AttributeValue>): Record<string, AttributeValue> {
+  return { ...(S && { S }), ...(N && { N }) };
+}
+
 /** A stream behind the SDK's own client. The test decides its shards and failures. */
 export class ScriptedStream {
   readonly client = new DynamoDBStreamsClient({ region: 'us-east-1', endpoint: 'http://127.0.0.1:1' });
@@ -35,6 +40,12 @@ export class ScriptedStream {
   readonly #shards = new Map<string, ScriptedShard>();
   /** Creation time of records, in epoch milliseconds; undefined leaves it out. */
   createdMs: number | undefined;
+  /** The item that a record inserted. By default it has only a key. */
+  itemOf: (sequenceNumber: number) => Record<string, AttributeValue> = (number) => ({ N: { N: `${number}` } });
+  /** Called for each request. */
+  onRequest: (command: string) => void = () => undefined;
+  /** The number of records that were read. */
+  given = 0;
 
   constructor() {
     this.client.middlewareStack.add(
@@ -75,6 +86,7 @@ export class ScriptedStream {
 
   #answer(command: string, input: Record<string, unknown>): object {
     this.requests.push(command);
+    this.onRequest(command);
     const next = this.failures.findIndex((failure) => failure.command === command);
     const [failure] = next < 0 ? [] : this.failures.splice(next, 1);
     if (failure !== undefined) throw error(failure.kind);
@@ -105,13 +117,15 @@ export class ScriptedStream {
     const { sequenceNumbers, closed } = this.#find(id);
     const given = sequenceNumbers.slice(Number(from), Number(from) + limit);
     const end = Number(from) + given.length;
+    this.given += given.length;
     return {
       Records: given.map((sequenceNumber) => ({
         eventID: `${id}/${sequenceNumber}`,
         eventName: 'INSERT',
         dynamodb: {
           SequenceNumber: `${sequenceNumber}`,
-          Keys: { N: { N: `${sequenceNumber}` } },
+          Keys: keysOf(this.itemOf(sequenceNumber)),
+          NewImage: this.itemOf(sequenceNumber),
           ...(this.createdMs !== undefined && { ApproximateCreationDateTime: new Date(this.createdMs) }),
         },
       })),

@@ -2,10 +2,18 @@ import { test } from 'vitest';
 import { requireLinear } from '../support/steps.ts';
 
 const documents = new URL('../support/growing-documents.ts', import.meta.url).href;
+const queues = new URL('../support/growing-queues.ts', import.meta.url).href;
 
 test.each(['appends', 'refreshes', 'mutations'])(
   '%s of a document take steps in proportion to their number',
   async (name) => {
     await requireLinear(documents, name, 200);
+  },
+);
+
+test.each(['groups', 'oneGroup', 'inFlight'])(
+  'a queue in memory takes steps in proportion to its messages: %s',
+  async (name) => {
+    await requireLinear(queues, name, 200);
   },
 );

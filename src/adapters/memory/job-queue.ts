@@ -8,6 +8,7 @@ import {
   type ReceivedMessage,
   type ReceiveOptions,
 } from '../../store/job-queue.ts';
+import { Heap } from './heap.ts';
 
 export interface MemoryJobQueueOptions {
   /** Epoch milliseconds. */
@@ -31,29 +32,60 @@ interface Message {
   readonly group: string;
   readonly body: string;
   readonly sentMs: number;
+  /** The number of the message that {@link MemoryJobQueue.oldest} counts for this one. */
+  readonly age: number;
   receiveCount: number;
   /** Invisible before this moment. */
   visibleAt: number;
+  /** The next message of the group. */
+  next: Message | undefined;
+}
+
+/** The messages of a group in the order of sending. Only the first few can be in flight. */
+interface Group {
+  first: Message | undefined;
+  last: Message | undefined;
+  /** When the group was delivered last, or else sent first, in a count of both. */
+  turn: number;
+  /** Whether the next receive may take it. */
+  isOpen: boolean;
+  /** If the group is closed: the moment at which all its messages are visible again. */
+  opensAt: number;
+}
+
+interface TakenId {
+  readonly id: string;
+  readonly at: number;
+  next: TakenId | undefined;
 }
 
 /**
  * A job queue in this process's memory. It is the reference for the other job queues. A waiting
  * receive wakes when a message is sent, deleted or changes its visibility, and by timer when a
  * message in flight becomes visible.
+ *
+ * An operation takes O(log n) time for n groups. Lists are linked, because a Map or an array from
+ * which others delete at its front takes time for what was deleted.
  */
 export class MemoryJobQueue implements JobQueue {
   /** Messages that were delivered too often; undefined if there is no limit. */
   readonly deadLetters: MemoryJobQueue | undefined;
   readonly #now: () => number;
   readonly #maxReceives: number;
-  /**
-   * Each group's messages in the order of sending. A group moves behind the others when its
-   * messages are delivered.
-   */
-  readonly #groups = new Map<string, Message[]>();
+  readonly #groups = new Map<string, Group>();
   readonly #messages = new Map<string, Message>();
-  /** Deduplication ids with the times of their messages, oldest first. */
-  readonly #taken = new Map<string, number>();
+  /** Open groups by turn: the group that was delivered longest ago comes first. */
+  readonly #open = new Heap<Group>();
+  /** Closed groups by the moment at which they open, also with moments that no longer hold. */
+  readonly #closed = new Heap<Group>();
+  /** Messages by age. The oldest is not deleted; others may be. */
+  readonly #ages = new Heap<Message>();
+  #turns = 0;
+  #sent = 0;
+  /** Deduplication ids of the last minutes. The list has them oldest first. */
+  readonly #taken = new Set<string>();
+  #firstTaken: TakenId | undefined;
+  #lastTaken: TakenId | undefined;
   readonly #wakers = new Set<() => void>();
 
   constructor(options: MemoryJobQueueOptions = {}) {
@@ -62,15 +94,33 @@ export class MemoryJobQueue implements JobQueue {
     this.deadLetters = options.maxReceives === undefined ? undefined : new MemoryJobQueue({ now: this.#now });
   }
 
-  async send({ group, deduplicationId, body }: NewMessage): Promise<void> {
+  async send(message: NewMessage): Promise<void> {
+    this.#send(message, ++this.#sent);
+  }
+
+  /**
+   * Sends a message that continues the work of another one, so that it is as old as that one for
+   * {@link oldest}.
+   */
+  async sendFollowing(id: ReceivedMessage['id'], message: NewMessage): Promise<void> {
+    const sent = ++this.#sent;
+    this.#send(message, this.#messages.get(id)?.age ?? sent);
+  }
+
+  #send({ group, deduplicationId, body }: NewMessage, age: number): void {
     const now = this.#now();
-    for (const [id, taken] of this.#taken) {
-      if (taken + DEDUPLICATION_MS > now) break;
-      this.#taken.delete(id);
+    for (let first = this.#firstTaken; first !== undefined; first = first.next) {
+      if (first.at + DEDUPLICATION_MS > now) break;
+      this.#taken.delete(first.id);
+      this.#firstTaken = first.next;
     }
     if (this.#taken.has(deduplicationId)) return;
-    this.#taken.set(deduplicationId, now);
-    this.#append({ id: randomUUID(), group, body, sentMs: now, receiveCount: 0, visibleAt: now });
+    const taken: TakenId = { id: deduplicationId, at: now, next: undefined };
+    if (this.#firstTaken === undefined || this.#lastTaken === undefined) this.#firstTaken = taken;
+    else this.#lastTaken.next = taken;
+    this.#lastTaken = taken;
+    this.#taken.add(deduplicationId);
+    this.#append({ id: randomUUID(), group, body, sentMs: now, age, receiveCount: 0, visibleAt: now, next: undefined });
   }
 
   async receive(options: ReceiveOptions): Promise<ReceivedMessage[]> {
@@ -103,6 +153,7 @@ export class MemoryJobQueue implements JobQueue {
     const message = this.#inFlight(receipt);
     if (message === undefined) throw expired(receipt);
     message.visibleAt = this.#now() + visibilityMs;
+    this.#settle(message.group);
     this.#wake();
   }
 
@@ -110,9 +161,16 @@ export class MemoryJobQueue implements JobQueue {
     return this.size;
   }
 
-  /** Counts the messages in the queue now. */
+  /** Resolves when the queue has fewer messages than `depth`, or the signal aborts. */
+  async shrunk(depth: number, signal: AbortSignal): Promise<void> {
+    while (this.size >= depth && !signal.aborted) await this.#change(signal);
+  }
+
+  /** Counts the messages in the queue now. Takes time for all of them. */
   stats(): QueueStats {
-    const inFlight = this.#groups.values().reduce((sum, group) => sum + this.#invisible(group).length, 0);
+    const now = this.#now();
+    let inFlight = 0;
+    for (const { visibleAt } of this.#messages.values()) if (visibleAt > now) inFlight++;
     return { waiting: this.#messages.size - inFlight, inFlight, dead: this.deadLetters?.size ?? 0 };
   }
 
@@ -121,23 +179,41 @@ export class MemoryJobQueue implements JobQueue {
     return this.#messages.size;
   }
 
+  /** The number of messages that were sent so far. */
+  get sent(): number {
+    return this.#sent;
+  }
+
+  /**
+   * The number of the oldest message that is not done: all messages that were sent before it, and
+   * those that follow from them, are deleted, also from the dead-letter queue. Undefined if the
+   * queue and its dead-letter queue are empty.
+   */
+  get oldest(): number | undefined {
+    const ages = [this.#ages.peek()?.key, this.deadLetters?.oldest].filter((age) => age !== undefined);
+    return ages.length === 0 ? undefined : Math.min(...ages);
+  }
+
   #take({ max, visibilityMs }: ReceiveOptions): ReceivedMessage[] {
     const now = this.#now();
+    const most = Math.min(max, MAX_RECEIVE);
     const given: Message[] = [];
-    for (const [name, group] of [...this.#groups]) {
-      if (given.length >= Math.min(max, MAX_RECEIVE)) break;
-      if (this.#invisible(group).length > 0) continue;
-      this.#bury(group);
-      const head = group.slice(0, Math.min(max, MAX_RECEIVE) - given.length);
+    this.#openGroups(now);
+    while (given.length < most) {
+      const group = this.#open.pop();
+      if (group === undefined) break;
+      group.isOpen = false;
+      // A clock that was set back hides messages again.
+      const isVisible = firstOf(group, MAX_RECEIVE).every(({ visibleAt }) => visibleAt <= now);
+      if (isVisible) this.#bury(group);
+      const head = isVisible ? firstOf(group, most - given.length) : [];
       for (const message of head) {
         message.receiveCount++;
         message.visibleAt = now + visibilityMs;
         given.push(message);
       }
-      if (head.length > 0) {
-        this.#groups.delete(name);
-        this.#groups.set(name, group);
-      }
+      if (head.length > 0) group.turn = ++this.#turns;
+      this.#settleGroup(group);
     }
     return given.map(({ id, group, body, receiveCount, sentMs }) => {
       return { id, group, body, receiveCount, receipt: formatReceipt(id, receiveCount), sentMs };
@@ -148,21 +224,14 @@ export class MemoryJobQueue implements JobQueue {
    * Moves messages at the head of a group to the dead-letter queue if they were delivered too
    * often.
    */
-  #bury(group: readonly Message[]): void {
-    for (const message of group.slice(0, MAX_RECEIVE)) {
+  #bury(group: Group): void {
+    for (const message of firstOf(group, MAX_RECEIVE)) {
       if (message.receiveCount < this.#maxReceives) continue;
       this.#remove(message);
-      if (this.deadLetters !== undefined) this.deadLetters.#append({ ...message, visibleAt: message.sentMs });
+      if (this.deadLetters !== undefined) {
+        this.deadLetters.#append({ ...message, visibleAt: message.sentMs, next: undefined });
+      }
     }
-  }
-
-  /**
-   * Only the first few can be in flight: a group delivers no more until those are deleted or
-   * visible again.
-   */
-  #invisible(group: readonly Message[]): Message[] {
-    const now = this.#now();
-    return group.slice(0, MAX_RECEIVE).filter((message) => message.visibleAt > now);
   }
 
   /** @returns undefined if the message was deleted */
@@ -175,18 +244,76 @@ export class MemoryJobQueue implements JobQueue {
   }
 
   #append(message: Message): void {
-    const group = this.#groups.get(message.group);
-    if (group === undefined) this.#groups.set(message.group, [message]);
-    else group.push(message);
+    let group = this.#groups.get(message.group);
+    if (group === undefined) {
+      group = { first: message, last: message, turn: ++this.#turns, isOpen: false, opensAt: 0 };
+      this.#groups.set(message.group, group);
+    } else {
+      if (group.last !== undefined) group.last.next = message;
+      group.last = message;
+    }
     this.#messages.set(message.id, message);
+    this.#ages.push(message.age, message);
+    this.#settleGroup(group);
     this.#wake();
   }
 
   #remove(message: Message): void {
     this.#messages.delete(message.id);
-    const group = this.#groups.get(message.group) ?? [];
-    group.splice(group.indexOf(message), 1);
-    if (group.length === 0) this.#groups.delete(message.group);
+    for (let old = this.#ages.peek(); old !== undefined && !this.#messages.has(old.item.id); old = this.#ages.peek()) {
+      this.#ages.pop();
+    }
+    const group = this.#groups.get(message.group);
+    if (group === undefined) return;
+    let before: Message | undefined;
+    for (let each = group.first; each !== undefined && each !== message; each = each.next) before = each;
+    if (before === undefined) group.first = message.next;
+    else before.next = message.next;
+    if (group.last === message) group.last = before;
+    message.next = undefined;
+    if (group.first === undefined) this.#groups.delete(message.group);
+    this.#settle(message.group);
+  }
+
+  #settle(name: string): void {
+    const group = this.#groups.get(name);
+    if (group !== undefined) this.#settleGroup(group);
+  }
+
+  /**
+   * Finds out whether a group is open. Only its first few messages can be in flight: a group
+   * delivers no more until those are deleted or visible again.
+   */
+  #settleGroup(group: Group): void {
+    if (group.isOpen || group.first === undefined) return;
+    const opensAt = Math.max(...firstOf(group, MAX_RECEIVE).map(({ visibleAt }) => visibleAt));
+    if (opensAt <= this.#now()) {
+      group.isOpen = true;
+      group.opensAt = 0;
+      this.#open.push(group.turn, group);
+    } else if (opensAt !== group.opensAt) {
+      group.opensAt = opensAt;
+      this.#closed.push(opensAt, group);
+    }
+  }
+
+  /** Opens the groups whose messages are visible again. */
+  #openGroups(now: number): void {
+    for (let next = this.#nextClosed(); next !== undefined && next.key <= now; next = this.#nextClosed()) {
+      this.#closed.pop();
+      next.item.opensAt = 0;
+      this.#settleGroup(next.item);
+    }
+  }
+
+  /** The closed group that opens next. */
+  #nextClosed(): { readonly key: number; readonly item: Group } | undefined {
+    let next = this.#closed.peek();
+    while (next !== undefined && (next.item.opensAt !== next.key || next.item.first === undefined)) {
+      this.#closed.pop();
+      next = this.#closed.peek();
+    }
+    return next;
   }
 
   #wake(): void {
@@ -195,11 +322,9 @@ export class MemoryJobQueue implements JobQueue {
 
   /** Resolves when the queue has changed, or may have. */
   async #change(signal: AbortSignal | undefined): Promise<void> {
-    const next = Math.min(
-      ...this.#groups.values().flatMap((group) => this.#invisible(group).map((message) => message.visibleAt)),
-    );
+    const next = this.#nextClosed()?.key;
     await new Promise<void>((resolve) => {
-      const timer = Number.isFinite(next) ? setTimeout(() => waker(), next - this.#now()) : undefined;
+      const timer = next === undefined ? undefined : setTimeout(() => waker(), next - this.#now());
       const waker = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener('abort', waker);
@@ -210,6 +335,13 @@ export class MemoryJobQueue implements JobQueue {
       signal?.addEventListener('abort', waker);
     });
   }
+}
+
+/** The first messages of a group, at most `count`. */
+function firstOf(group: Group, count: number): Message[] {
+  const messages: Message[] = [];
+  for (let each = group.first; each !== undefined && messages.length < count; each = each.next) messages.push(each);
+  return messages;
 }
 
 function isAborted(signal: AbortSignal | undefined): boolean {

@@ -13,7 +13,7 @@ import { command, examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
-import type { Output } from '../output.ts';
+import { type Output, outputFailed } from '../output.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { recordedTable } from '../recorded-table.ts';
 import { policyEverywhere } from '../retention.ts';
@@ -57,7 +57,6 @@ export function workCommand() {
           const division = revisionsOf !== undefined && !divides(given) ? REVISIONS_DIVISION : given;
           const revisions = revisionsOf && (await recordedTable(environment, { ...options, revisionsOf }));
           const summary = new Summary(output, { hasFeed: feed !== undefined, hasRevisions: revisionsOf !== undefined });
-          const dead: Promise<void>[] = [];
           const foreign = new AbortController();
           const streamArn = await untilInterrupted(() => environment.streamArn());
           output.note('Working. Interrupt to stop.');
@@ -85,15 +84,11 @@ export function workCommand() {
               if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
                 return foreign.abort(event.error);
               summary.count(event);
-              if (event.kind === 'dead' && options.local !== undefined) {
-                const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
-                // Awaited at the end of the pipeline. Until then, a failure is not unhandled.
-                written.catch(() => undefined);
-                dead.push(written);
-              }
+            },
+            keepDead: async ({ body }) => {
+              if (options.local !== undefined) await keepDeadLetter(options.local, body);
             },
           });
-          await Promise.all(dead);
           environment.lost.throwIfAborted();
           foreign.signal.throwIfAborted();
           summary.finish();
@@ -103,6 +98,14 @@ export function workCommand() {
         },
       );
     });
+}
+
+/** @throws OutputFailedError if the file cannot be written */
+async function keepDeadLetter(directory: string, body: string): Promise<void> {
+  const file = join(directory, 'dead-letters.ndjson');
+  await appendFile(file, `${body}\n`).catch((cause: unknown) => {
+    throw outputFailed(`'${file}'`, cause);
+  });
 }
 
 /** Counts the pipeline's results, and notes each of them immediately. */
@@ -138,7 +141,7 @@ class Summary {
         return this.#output.note(`a job failed and will be tried again: ${textOf(event.error)}`);
       case 'dead':
         return this.#fail(
-          `a job was given up after ${count(event.message.receiveCount, 'try', 'tries')}: ${event.message.body}`,
+          `a job was given up after ${count(event.tries, 'try', 'tries')}: ${event.message.body}: ${textOf(event.error)}`,
         );
       case 'record':
         return this.#fail(`stream record ${event.record.sequenceNumber} cannot be routed: ${textOf(event.error)}`);
