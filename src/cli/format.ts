@@ -1,8 +1,5 @@
 import { UsageError } from '../errors.ts';
 
-/** No colours: files and pipes would contain their escape sequences. */
-export const PLAIN_TABLE = { style: { head: [], border: [] } };
-
 /** A number and its noun for people: `1 chunk`, `2 chunks`. */
 export function count(number: number, one: string, many = `${one}s`): string {
   return `${number} ${number === 1 ? one : many}`;

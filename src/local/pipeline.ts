@@ -46,7 +46,7 @@ export type PipelineEvent =
   | RevisionsEvent
   | Extract<JobEvent, { readonly kind: 'job' }>
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
-  /** A job was given up after so many tries. The error is that of the last one. */
+  /** A job was given up after so many tries. */
   | { readonly kind: 'dead'; readonly message: ReceivedMessage; readonly tries: number; readonly error: unknown }
   | { readonly kind: 'discarded'; readonly batch: DiscardedBatch }
   | { readonly kind: 'trimmed'; readonly trimmed: TrimmedRecords };
@@ -90,9 +90,9 @@ export interface PipelineOptions {
 
 /**
  * Runs the deployment in one process. It polls the stream and calls the deployed functions as
- * Lambda does, and runs the jobs of each log one after the other. It saves the stream position before
- * the oldest unfinished job. If the process dies, the next process finds every unfinished job
- * again. While many jobs wait, it does not read on.
+ * Lambda does, and runs the jobs of each log one after the other. It saves the stream position
+ * before the oldest unfinished job. If the process dies, the next process finds every unfinished
+ * job again. While many jobs wait, it does not read on.
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
@@ -113,6 +113,7 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     checkpoints: options.checkpoints,
     filter: (record) => record.eventName === 'INSERT' && passes(record.newImage?.T?.S),
     handler: async (records) => {
+      places.note();
       await queue.shrunk(MAX_WAITING_JOBS, signal);
       return onStream({ Records: records.map(toLambdaRecord) });
     },
@@ -168,13 +169,18 @@ class Places {
     this.#queue = queue;
   }
 
-  /** Saves the newest position whose jobs are all done. */
-  async commit(): Promise<void> {
+  /** Remembers the present position, before more jobs are sent. */
+  note(): void {
     // Nothing may run between these two: a handler sends the jobs of a record, then the position
     // passes the record.
     const mark = { sent: this.#queue.sent, position: this.#poller.routed() };
     if (this.#marks.at(-1)?.sent === mark.sent) this.#marks.pop();
     this.#marks.push(mark);
+  }
+
+  /** Saves the newest position whose jobs are all done. */
+  async commit(): Promise<void> {
+    this.note();
     const oldest = this.#queue.oldest ?? Number.POSITIVE_INFINITY;
     const open = this.#marks.findIndex(({ sent }) => sent >= oldest);
     const done = open < 0 ? this.#marks.length : open;

@@ -9,6 +9,9 @@ import { ScriptedStream } from '../support/scripted-stream.ts';
 import { temporaryDirectory } from '../support/shared-engine.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 
+/** A busy machine must not fail a test. */
+const PATIENT = { timeout: 60_000 };
+
 /** Logs in a real engine, and pipelines that read its stream. */
 async function setUp() {
   const local = await temporaryDirectory();
@@ -63,10 +66,10 @@ test('the pipeline saves its place before the oldest unfinished job, although it
     const log = newLogId();
     held.set(log, gate.promise);
     await client.createLog(log);
-    await expect.poll(() => first.begun).toContain(log);
+    await expect.poll(() => first.begun, PATIENT).toContain(log);
     // The job of the log before ends only now, so that some job is always unfinished.
     gates.at(-1)?.resolve();
-    if (i > 0) await expect.poll(place).not.toBe(places.at(-1));
+    if (i > 0) await expect.poll(place, PATIENT).not.toBe(places.at(-1));
     places.push(await place());
     logs.push(log);
     gates.push(gate);
@@ -80,7 +83,7 @@ test('the pipeline saves its place before the oldest unfinished job, although it
   expect(await place()).toBe(places.at(-1));
   held.clear();
   const second = start();
-  await expect.poll(() => second.ended).toEqual([logs.at(-1)]);
+  await expect.poll(() => second.ended, PATIENT).toEqual([logs.at(-1)]);
   await second.stop();
 });
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { count, countEntries, formatDuration, parseDuration } from '../../src/cli/format.ts';
+import { textTable } from '../../src/cli/text-table.ts';
 import { UsageError } from '../../src/errors.ts';
 
 describe('durations', () => {
@@ -79,4 +80,22 @@ test.each([
   [countEntries(3), '3 entries'],
 ])('a number and its noun read %s', (text, expected) => {
   expect(text).toBe(expected);
+});
+
+test('a table has straight columns, also with wide characters, and shows control characters as escapes', () => {
+  const rows = [
+    ['日本', 7],
+    ['e\u0301\u001b[2J', 12_345],
+    ['', ''],
+  ];
+  expect(textTable(['log', 'entries'], rows).split('\n')).toEqual([
+    '┌────────────┬─────────┐',
+    '│ log        │ entries │',
+    '├────────────┼─────────┤',
+    '│ 日本       │ 7       │',
+    '│ e\u0301\\u{1b}[2J │ 12345   │',
+    '│            │         │',
+    '└────────────┴─────────┘',
+  ]);
+  expect(textTable(['log'], [])).toBe('┌─────┐\n│ log │\n└─────┘');
 });

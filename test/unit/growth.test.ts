@@ -3,6 +3,7 @@ import { requireLinear } from '../support/steps.ts';
 
 const documents = new URL('../support/growing-documents.ts', import.meta.url).href;
 const queues = new URL('../support/growing-queues.ts', import.meta.url).href;
+const tables = new URL('../support/growing-tables.ts', import.meta.url).href;
 
 test.each(['appends', 'refreshes', 'mutations'])(
   '%s of a document take steps in proportion to their number',
@@ -17,3 +18,7 @@ test.each(['groups', 'oneGroup', 'inFlight'])(
     await requireLinear(queues, name, 200);
   },
 );
+
+test('a table for people takes steps in proportion to its rows', async () => {
+  await requireLinear(tables, 'rows', 200);
+});

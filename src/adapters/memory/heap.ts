@@ -1,4 +1,4 @@
-/** A binary heap, which returns the item with the lowest key first. A change takes O(log n) time. */
+/** A binary heap: the item with the lowest key comes first. A change takes O(log n) time. */
 export class Heap<T> {
   readonly #nodes: { readonly key: number; readonly item: T }[] = [];
 

@@ -1,4 +1,3 @@
-import Table from 'cli-table3';
 import type { Document } from '../../client/document.ts';
 import type { HistoryOptions, Revision } from '../../client/history.ts';
 import type { HistoryPlace } from '../../client/history-place.ts';
@@ -7,9 +6,10 @@ import { formatPosition } from '../../ids/position.ts';
 import type { Key } from '../../tree/key.ts';
 import { onBadEntryOption, reportBadEntry } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatDate, PLAIN_TABLE } from '../format.ts';
+import { count, formatDate } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, MOMENT_HELP } from '../moment.ts';
+import { type TableRow, textTable } from '../text-table.ts';
 
 const NOTES = `
 Revisions are numbered from 1, the oldest. A revision without a value is a removal. The history of a cell begins when its
@@ -103,10 +103,10 @@ function keysOf(document: Document, map: string, text: string): readonly Key[] {
 }
 
 function tableOf(revisions: readonly Revision[]): string {
-  const table = new Table({ ...PLAIN_TABLE, head: ['revision', 'position', 'time', 'value', 'metadata'] });
+  const rows: TableRow[] = [];
   for (const revision of revisions) {
     const { number, position, created, value, metadata } = jsonOf(revision);
-    table.push([
+    rows.push([
       number,
       formatPosition(position),
       formatDate(created),
@@ -114,7 +114,7 @@ function tableOf(revisions: readonly Revision[]): string {
       metadata === undefined ? '' : JSON.stringify(metadata),
     ]);
   }
-  return table.toString();
+  return textTable(['revision', 'position', 'time', 'value', 'metadata'], rows);
 }
 
 function jsonOf({ number, position, created, metadata, value }: Revision) {

@@ -1,4 +1,3 @@
-import Table from 'cli-table3';
 import { readTableSample } from '../../adapters/dynamodb/table-sample.ts';
 import {
   type DescribedTable,
@@ -15,10 +14,11 @@ import { parseMapping } from '../../mapping/schema-mapping.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { command, examples, parse } from '../command.ts';
 import { openDynamoDb } from '../environment.ts';
-import { count, PLAIN_TABLE } from '../format.ts';
+import { count } from '../format.ts';
 import { Output, writeFile } from '../output.ts';
 import { untilInterrupted } from '../signals.ts';
 import { READ_UNITS } from '../table-scan.ts';
+import { type TableRow, textTable } from '../text-table.ts';
 
 const SAMPLE = 1000;
 const PARTITIONS = 10;
@@ -183,15 +183,12 @@ const STARTER =
   'counts.put(type, Number((await counts.get(type)) ?? 0) + 1); } };';
 
 function describeKinds(kinds: readonly KindReport[]): string {
-  const table = new Table({
-    ...PLAIN_TABLE,
-    head: ['items', 'partitions', 'partition key', 'sort key', 'example', 'what it is'],
-  });
+  const rows: TableRow[] = [];
   const hasLog = kinds.some(({ isLog }) => isLog);
   for (const { items, partitions, partitionKey, sortKey, example, isLog } of kinds) {
-    table.push([items, partitions, partitionKey, sortKey, example, isLog ? 'logs' : hasLog ? 'left alone' : '-']);
+    rows.push([items, partitions, partitionKey, sortKey, example, isLog ? 'logs' : hasLog ? 'left alone' : '-']);
   }
-  return table.toString();
+  return textTable(['items', 'partitions', 'partition key', 'sort key', 'example', 'what it is'], rows);
 }
 
 function describeMisfit({ reason, count: items, items: shown, othersGoOn }: Misfit): string {

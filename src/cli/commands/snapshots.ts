@@ -1,8 +1,8 @@
-import Table from 'cli-table3';
 import { formatPosition } from '../../ids/position.ts';
 import { type ListedSnapshot, listSnapshots } from '../../workers/inspect/list-snapshots.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { formatDate, PLAIN_TABLE } from '../format.ts';
+import { formatDate } from '../format.ts';
+import { type TableRow, textTable } from '../text-table.ts';
 
 const LIMIT = 20;
 /** Characters of a state hash that people see. */
@@ -38,18 +38,18 @@ export function snapshotsCommand() {
 }
 
 function describe(snapshots: readonly ListedSnapshot[]): string {
-  const table = new Table({
-    ...PLAIN_TABLE,
-    head: ['snapshot', 'created', 'status', 'reducer', 'items', 'buffered', 'state hash'],
-  });
+  const rows: TableRow[] = [];
   const errors: string[] = [];
   for (const { position, created, status, root, error } of snapshots) {
     const place = formatPosition(position);
     const reducer = root === null ? '-' : `${root.reducer.name} v${root.reducer.version}`;
     const hash = root?.stateHash?.slice(0, HASH_LENGTH) ?? '-';
     const date = created === null ? '-' : formatDate(created);
-    table.push([place, date, status, reducer, root?.items ?? '-', root?.bufferedEdits ?? '-', hash]);
+    rows.push([place, date, status, reducer, root?.items ?? '-', root?.bufferedEdits ?? '-', hash]);
     if (error !== null) errors.push(`${place} is damaged: ${error.code}: ${error.message}`);
   }
-  return [table.toString(), ...errors].join('\n');
+  return [
+    textTable(['snapshot', 'created', 'status', 'reducer', 'items', 'buffered', 'state hash'], rows),
+    ...errors,
+  ].join('\n');
 }

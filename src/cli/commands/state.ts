@@ -1,4 +1,3 @@
-import Table from 'cli-table3';
 import type { DocumentState } from '../../client/document-state.ts';
 import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
@@ -7,9 +6,10 @@ import type { Key } from '../../tree/key.ts';
 import type { Item } from '../../tree/read.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes, PLAIN_TABLE } from '../format.ts';
+import { count, formatBytes } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, type ShownState } from '../moment.ts';
+import { type TableRow, textTable } from '../text-table.ts';
 
 /** Maps with up to so many items and edits are counted, although this reads them. */
 const COUNTED = 1_000;
@@ -81,11 +81,11 @@ async function describeState(state: DocumentState, { position, snapshot }: Omit<
   const lines = [`The state before ${formatPosition(position)}, from ${from}`];
   for (const [name, value] of Object.entries(meta)) lines.push(`${printable(name)}: ${JSON.stringify(value)}`);
   if (maps.length > 0) {
-    const table = new Table({ ...PLAIN_TABLE, head: ['map', 'keys', 'items', 'buffered'] });
+    const rows: TableRow[] = [];
     for (const { map, keys, items, isExact, buffered } of maps) {
-      table.push([printable(map), keys, isExact ? items : `about ${items}`, buffered]);
+      rows.push([map, keys, isExact ? items : `about ${items}`, buffered]);
     }
-    lines.push(table.toString());
+    lines.push(textTable(['map', 'keys', 'items', 'buffered'], rows));
   }
   return { document: { meta, maps }, text: lines.join('\n') };
 }

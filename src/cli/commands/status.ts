@@ -1,4 +1,3 @@
-import Table from 'cli-table3';
 import pLimit from 'p-limit';
 import { isOfOneLog, printable } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
@@ -10,7 +9,8 @@ import {
   segmentStatuses,
 } from '../../workers/inspect/status.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes, formatDate, PLAIN_TABLE } from '../format.ts';
+import { count, formatBytes, formatDate } from '../format.ts';
+import { type TableRow, textTable } from '../text-table.ts';
 
 /** Logs that are read at the same time. */
 const CONCURRENCY = 16;
@@ -60,26 +60,14 @@ interface Failure {
   readonly message: string;
 }
 
+const COLUMNS = [
+  ...['log', 'segments', 'archived', 'expiring', 'expired', 'entries', 'last snapshot', 'lag', 'chunks', 'bytes'],
+  ...['buffered', 'stopped', 'foreign'],
+];
+
 function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
   if (logs.length + failures.length === 0) return 'There are no logs yet.';
-  const table = new Table({
-    ...PLAIN_TABLE,
-    head: [
-      'log',
-      'segments',
-      'archived',
-      'expiring',
-      'expired',
-      'entries',
-      'last snapshot',
-      'lag',
-      'chunks',
-      'bytes',
-      'buffered',
-      'stopped',
-      'foreign',
-    ],
-  });
+  const rows: TableRow[] = [];
   for (const {
     log,
     segments,
@@ -97,8 +85,8 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
   } of logs) {
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
     const size = formatBytes(bytes);
-    table.push([
-      printable(log),
+    rows.push([
+      log,
       segments,
       archived,
       expiring,
@@ -125,19 +113,16 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     return found === '' ? [] : [`${printable(log)}: another program wrote ${found}; logfold passes over them`];
   });
   const failed = failures.map(({ log, code, message }) => `${printable(log)} cannot be read: ${code}: ${message}`);
-  return [table.toString(), ...stops, ...notes, ...failed].join('\n');
+  return [textTable(COLUMNS, rows), ...stops, ...notes, ...failed].join('\n');
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {
-  const table = new Table({
-    ...PLAIN_TABLE,
-    head: ['segment', 'entries', 'last snapshot', 'archived', 'expires', 'foreign'],
-  });
+  const rows: TableRow[] = [];
   for (const { segment, entries, lastSnapshot, archived, foreign, ...expiry } of segments) {
     const others = foreign.join(', ') || '-';
-    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry), others]);
+    rows.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry), others]);
   }
-  return table.toString();
+  return textTable(['segment', 'entries', 'last snapshot', 'archived', 'expires', 'foreign'], rows);
 }
 
 function describeExpiry({ expires, onHold, expired }: Pick<SegmentStatus, 'expires' | 'onHold' | 'expired'>): string {

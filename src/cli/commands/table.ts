@@ -1,6 +1,5 @@
 import { createGzip } from 'node:zlib';
 import { Argument, Option } from '@commander-js/extra-typings';
-import Table from 'cli-table3';
 import { TableMeter } from '../../adapters/dynamodb/requests.ts';
 import { DynamoDbSourceItems } from '../../adapters/dynamodb/source-items.ts';
 import { describeSource } from '../../adapters/dynamodb/table-settings.ts';
@@ -18,7 +17,7 @@ import { bothKinds, recordedKind } from '../../workers/revisions/log-kind.ts';
 import { RevisionLogs, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import { type Environment, openDynamoDb } from '../environment.ts';
-import { count, formatDate, PLAIN_TABLE, parseDuration } from '../format.ts';
+import { count, formatDate, parseDuration } from '../format.ts';
 import { itemJson, parseItemKey } from '../item-json.ts';
 import { parseMoment } from '../moment.ts';
 import { type Output, writeFile, writeStandardOutput } from '../output.ts';
@@ -44,6 +43,8 @@ stream. Interrupt it and run it again: it continues where it stopped.
 
 Without --per, the logs that exist tell whether items or partition keys have logs. If there are none yet, compare makes
 logs of items: give --per partition if the deployment has RevisionsPer=partition.`;
+
+import { type TableRow, textTable } from '../text-table.ts';
 
 const ACTIONS = ['export', 'revisions', 'compare'] as const;
 type Action = (typeof ACTIONS)[number];
@@ -246,17 +247,11 @@ function jsonOf({ revision, created, change, actor, item }: ItemRevision) {
 }
 
 function tableOf(revisions: readonly ItemRevision[]): string {
-  const table = new Table({ ...PLAIN_TABLE, head: ['revision', 'time', 'change', 'actor', 'item'] });
+  const rows: TableRow[] = [];
   for (const { revision, created, change, actor = '', item } of revisions) {
-    table.push([
-      revision,
-      formatDate(created),
-      change,
-      actor,
-      item === undefined ? '' : JSON.stringify(itemJson(item)),
-    ]);
+    rows.push([revision, formatDate(created), change, actor, item === undefined ? '' : JSON.stringify(itemJson(item))]);
   }
-  return table.toString();
+  return textTable(['revision', 'time', 'change', 'actor', 'item'], rows);
 }
 
 async function compare(
