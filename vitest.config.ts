@@ -57,6 +57,7 @@ export default defineConfig({
     // A time limit is for tests that hang. A busy machine must not fail a test.
     testTimeout: HANG_MS,
     hookTimeout: HANG_MS,
+    setupFiles: ['test/support/alternate-time-zones.ts'],
     pool: 'forks',
     // Loading the same modules for each file again took longer than most tests.
     isolate: false,

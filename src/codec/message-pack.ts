@@ -1,6 +1,14 @@
 import { ChunkCorruptError, REBUILD_ADVICE, ValueUnsupportedError } from '../errors.ts';
 import { plainBytes } from './bytes.ts';
-import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES, MAX_VALUE_DEPTH, setKey, type Value } from './value.ts';
+import {
+  CONTAINER_BYTES,
+  checkDecodedBytes,
+  dateAt,
+  ITEM_BYTES,
+  MAX_VALUE_DEPTH,
+  setKey,
+  type Value,
+} from './value.ts';
 
 const EXACT = 2n ** 53n;
 
@@ -240,7 +248,7 @@ function readTimestamp(reader: ByteReader, tag: number): Date {
 function dateOf(seconds: number, nanoseconds: number): Date {
   const milliseconds = nanoseconds / 1_000_000;
   // Round towards 1970 before the addition. A sum of 16 digits could round the fraction up.
-  const date = new Date(seconds * 1000 + (seconds < 0 ? Math.ceil(milliseconds) : Math.floor(milliseconds)));
+  const date = dateAt(seconds * 1000 + (seconds < 0 ? Math.ceil(milliseconds) : Math.floor(milliseconds)));
   if (nanoseconds >= 1_000_000_000 || Number.isNaN(date.getTime())) throw corrupt('a timestamp is out of range');
   return date;
 }

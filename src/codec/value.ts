@@ -19,6 +19,15 @@ export type Value =
   | readonly Value[]
   | { readonly [key: string]: Value };
 
+/**
+ * The date of a time in epoch milliseconds. The core makes dates only here: `new Date` also takes
+ * texts, and reads many of them in the time zone of the machine.
+ */
+export function dateAt(milliseconds: number): Date {
+  // biome-ignore lint/plugin: the type admits no text
+  return new Date(milliseconds);
+}
+
 /** The limit for nesting of values, so that no stored value can exhaust a reader's stack. */
 export const MAX_VALUE_DEPTH = 128;
 
@@ -104,7 +113,7 @@ export function setKey<T>(object: Record<string, T>, key: string, value: T): voi
 export function copyValue(value: Value): Value {
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Uint8Array) return new Uint8Array(value);
-  if (value instanceof Date) return new Date(value);
+  if (value instanceof Date) return dateAt(value.getTime());
   if (isArray(value)) return value.map(copyValue);
   // A spread defines keys instead of assigning them, so the key `__proto__` needs no special case.
   const copy = { ...value };

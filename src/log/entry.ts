@@ -1,5 +1,5 @@
 import { isChunkForm } from '../codec/chunk.ts';
-import type { Value } from '../codec/value.ts';
+import { dateAt, type Value } from '../codec/value.ts';
 import { ClockInvalidError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
@@ -150,7 +150,7 @@ export const RESERVED_VERSION = 1;
 export function epochSeconds(nowMs: number): number {
   const seconds = Math.floor(nowMs / 1000);
   if (Number.isSafeInteger(seconds) && seconds >= 0) return seconds;
-  const time = new Date(nowMs);
+  const time = dateAt(nowMs);
   throw new ClockInvalidError(
     `the clock shows ${Number.isNaN(time.getTime()) ? nowMs : time.toISOString()}, and nothing was written`,
     { advice: 'Set the clock of this machine to the current time' },

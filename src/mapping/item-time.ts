@@ -1,3 +1,4 @@
+import { dateAt } from '../codec/value.ts';
 import type { StoredAttribute } from '../log/attribute.ts';
 import type { TimeFormat } from './schema-mapping.ts';
 
@@ -67,7 +68,7 @@ export function isoSeconds(text: string): number | undefined {
   const [year = 0, month = 0, day = 0, hours = 0, minutes = 0, seconds = 0] = parts
     .slice(1, 7)
     .map((part) => Number(part ?? 0));
-  const date = new Date(Date.UTC(year, month - 1, day));
+  const date = dateAt(Date.UTC(year, month - 1, day));
   if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1) return undefined;
   const [offsetHours, offsetMinutes] = [Number(parts[8] ?? 0), Number(parts[9] ?? 0)];
   // 24:00 is the end of a day, and :60 is a leap second.

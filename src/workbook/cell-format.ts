@@ -1,4 +1,6 @@
 import { format, getFormatDateInfo, isValidFormat } from 'numfmt';
+import { dateAt } from '../codec/value.ts';
+import { DAY_MS } from './iso-time.ts';
 import type { Attributes, XmlHandler } from './xml-parser.ts';
 
 /** Formats that a file names only by number (ECMA-376, 18.8.30), as shown in English. */
@@ -48,7 +50,6 @@ const SHOWN_DIGITS = 15;
 const HUGE = 1e18;
 
 const DAY_SECONDS = 24 * 3600;
-const DAY_MS = DAY_SECONDS * 1000;
 /** The number of 1970-01-01. */
 const EPOCH_DAY = 25_569;
 /** The number of 1900-03-01. 1900 counts as a leap year, so earlier days have other numbers. */
@@ -110,14 +111,21 @@ export class CellFormat {
   toDate(number: number): Date | undefined {
     if (!this.isDate) return undefined;
     const days = number + this.#offset;
-    const date = new Date(Math.round((days - EPOCH_DAY + (days < MARCH_1900 ? 1 : 0)) * DAY_MS));
+    const date = dateAt(Math.round((days - EPOCH_DAY + (days < MARCH_1900 ? 1 : 0)) * DAY_MS));
     return Number.isNaN(date.getTime()) ? undefined : date;
   }
 }
 
-/** The number of a time, as cells store it. */
-export function dayNumber(time: Date, { from1904 }: { readonly from1904: boolean }): number {
-  return time.getTime() / DAY_MS + EPOCH_DAY - (from1904 ? DAYS_TO_1904 : 0);
+interface DayCount {
+  readonly from1904: boolean;
+  /** Whether 1900 counts as a leap year. */
+  readonly countsLeapDay: boolean;
+}
+
+/** The number of a time in epoch milliseconds, as cells store it. */
+export function dayNumber(epochMs: number, { from1904, countsLeapDay }: DayCount): number {
+  const days = epochMs / DAY_MS + EPOCH_DAY;
+  return days - (countsLeapDay && days < MARCH_1900 ? 1 : 0) - (from1904 ? DAYS_TO_1904 : 0);
 }
 
 /**

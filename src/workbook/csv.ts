@@ -2,6 +2,7 @@ import type { ByteSource } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { checkSignature } from './invalid-workbook.ts';
+import type { RulesNumber } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell, type WorkbookRow } from './row.ts';
 import { decodeText } from './text-decoding.ts';
 import { typedValue } from './typed-text.ts';
@@ -19,6 +20,7 @@ const CR = 0x0d;
 export interface CsvOptions {
   readonly delimiter?: string | undefined;
   readonly values: 'text' | 'typed';
+  readonly rules: RulesNumber;
 }
 
 /**
@@ -45,6 +47,7 @@ class CsvParser {
   readonly batch = new RowBatch();
   readonly #delimiter: number;
   readonly #typed: boolean;
+  readonly #rules: RulesNumber;
   #row = 0;
   #column = 0;
   #cells: WorkbookCell[] = [];
@@ -54,7 +57,7 @@ class CsvParser {
   #held = '';
   #skipLf = false;
 
-  constructor({ delimiter = ',', values }: CsvOptions) {
+  constructor({ delimiter = ',', values, rules }: CsvOptions) {
     if (delimiter.length !== 1 || '"\r\n'.includes(delimiter)) {
       throw new WorkbookInvalidError(`the delimiter ${JSON.stringify(delimiter)} cannot separate fields`, {
         advice: 'Use one character, for example a comma, a semicolon or a tab',
@@ -62,6 +65,7 @@ class CsvParser {
     }
     this.#delimiter = delimiter.charCodeAt(0);
     this.#typed = values === 'typed';
+    this.#rules = rules;
   }
 
   end(): void {
@@ -131,7 +135,7 @@ class CsvParser {
   }
 
   #value(text: string): Value {
-    return this.#typed ? typedValue(text) : text;
+    return this.#typed ? typedValue(text, this.#rules) : text;
   }
 
   #endRow(): void {

@@ -1,4 +1,5 @@
 import { tooLarge } from './invalid-workbook.ts';
+import type { XlsxRules } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS } from './row.ts';
 import type { XmlHandler } from './xml-parser.ts';
 
@@ -22,7 +23,11 @@ export class SharedStrings implements XmlHandler {
   /** The place of each text: block * BLOCK_BYTES + place in the block. */
   readonly #starts: Uint32Array[] = [];
   #length = 0;
-  readonly #text = new CellText(() => tooLarge(`text ${this.#length} that its cells share is too long`));
+  readonly #text: CellText;
+
+  constructor({ unescaped }: Pick<XlsxRules, 'unescaped'>) {
+    this.#text = new CellText(unescaped, () => tooLarge(`text ${this.#length} that its cells share is too long`));
+  }
 
   open(name: string): void {
     this.#text.open(name);
@@ -75,13 +80,15 @@ export class SharedStrings implements XmlHandler {
  * text follow each other; notes on the pronunciation (`rPh`) are left out.
  */
 export class CellText {
+  readonly #unescaped: (text: string) => string;
   readonly #tooLong: () => Error;
   #text = '';
   #isText = false;
   #isPhonetic = false;
 
   /** @param tooLong makes the error for a text that is longer than that of any cell */
-  constructor(tooLong: () => Error) {
+  constructor(unescaped: (text: string) => string, tooLong: () => Error) {
+    this.#unescaped = unescaped;
     this.#tooLong = tooLong;
   }
 
@@ -103,7 +110,7 @@ export class CellText {
 
   /** The collected text. The next text begins empty. */
   take(): string {
-    const text = unescaped(this.#text);
+    const text = this.#unescaped(this.#text);
     this.clear();
     return text;
   }
@@ -111,13 +118,4 @@ export class CellText {
   clear(): void {
     this.#text = '';
   }
-}
-
-/** Replaces `_x000D_` and the like, which stand for characters that XML cannot hold. */
-export function unescaped(text: string): string {
-  if (!text.includes('_x')) return text;
-  const plain = text.replaceAll(/_x([0-9A-Fa-f]{4})_/g, (_, unit: string) =>
-    String.fromCharCode(Number.parseInt(unit, 16)),
-  );
-  return plain.isWellFormed() ? plain : text;
 }

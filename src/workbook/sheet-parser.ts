@@ -1,12 +1,17 @@
-import type { Value } from '../codec/value.ts';
+import { dateAt, type Value } from '../codec/value.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { type CellFormats, dayNumber } from './cell-format.ts';
 import { cellReference, MAX_XLSX_COLUMNS, MAX_XLSX_ROWS, parseReference } from './cell-reference.ts';
 import { damaged, tooLarge } from './invalid-workbook.ts';
+import { DAY_MS } from './iso-time.ts';
 import type { MergedCells } from './merged-cells.ts';
+import type { XlsxRules } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell } from './row.ts';
-import { CellText, type SharedStrings, unescaped } from './shared-strings.ts';
+import { CellText, type SharedStrings } from './shared-strings.ts';
 import type { Attributes, XmlHandler } from './xml-parser.ts';
+
+const COMPUTE_ADVICE =
+  "Open the file in a spreadsheet program, compute all formulas (in LibreOffice with Ctrl+Shift+F9) and save it, or import the results as they are stored: give `formulas: 'stored'`, on the command line --formulas stored";
 
 /** A sheet of an XLSX file, and what its cells refer to. */
 export interface XlsxSheet {
@@ -15,7 +20,12 @@ export interface XlsxSheet {
   readonly formats: CellFormats;
   readonly merged: MergedCells;
   readonly from1904: boolean;
+  /** Whether the workbook asks programs to compute all its formulas again. */
+  readonly asksToCompute: boolean;
+  readonly rules: XlsxRules;
   readonly values: 'text' | 'typed';
+  readonly formulas: 'computed' | 'stored';
+  readonly onInvalidResult?: (() => void) | undefined;
 }
 
 /** Turns the XML of a sheet into rows. */
@@ -33,11 +43,16 @@ export class SheetParser implements XmlHandler {
   /** The cell's `<v>`; undefined if it has none. */
   #value: string | undefined;
   #hasFormula = false;
-  readonly #inline = new CellText(() => this.#tooLong());
+  /** Whether the cell has an `<is>`. */
+  #hasString = false;
+  readonly #rules: XlsxRules;
+  readonly #inline: CellText;
 
   constructor(sheet: XlsxSheet) {
     this.#sheet = sheet;
     this.#typed = sheet.values === 'typed';
+    this.#rules = sheet.rules;
+    this.#inline = new CellText(sheet.rules.unescaped, () => this.#tooLong());
   }
 
   open(name: string, attributes: Attributes): void {
@@ -54,6 +69,7 @@ export class SheetParser implements XmlHandler {
         this.#isIn = 'value';
         return;
       case 'is':
+        this.#hasString = true;
         this.#isIn = 'string';
         return;
       case 'f':
@@ -111,11 +127,13 @@ export class SheetParser implements XmlHandler {
     this.#style = Number(s);
     this.#value = undefined;
     this.#hasFormula = false;
+    this.#hasString = false;
     this.#inline.clear();
   }
 
   #closeCell(): void {
     const place = { row: this.#row, column: this.#column };
+    if (this.#hasFormula) this.#checkResult();
     const value = this.#cellValue();
     if (value === '' || this.#sheet.merged.hides(place)) return;
     const characters = typeof value === 'string' ? value.length : 1;
@@ -139,15 +157,12 @@ export class SheetParser implements XmlHandler {
   #cellValue(): Value {
     if (this.#type === 'inlineStr') return this.#shownText(this.#inline.take());
     const text = this.#value;
-    if (text === undefined) {
-      if (this.#hasFormula) throw this.#withoutResult();
-      return '';
-    }
+    if (text === undefined || this.#rules.isEmpty(this.#type, text)) return '';
     switch (this.#type) {
       case 's':
         return this.#shownText(this.#sharedText(text));
       case 'str':
-        return this.#shownText(unescaped(text));
+        return this.#shownText(this.#rules.unescaped(text));
       case 'b':
         return this.#booleanValue(text);
       case 'e':
@@ -155,7 +170,7 @@ export class SheetParser implements XmlHandler {
       case 'd':
         return this.#dateValue(text);
       case 'n':
-        return text.trim() === '' ? '' : this.#numberValue(this.#number(text));
+        return this.#numberValue(this.#number(text));
       default:
         throw this.#cellError(`has the unknown type '${this.#type}'`);
     }
@@ -172,20 +187,23 @@ export class SheetParser implements XmlHandler {
   }
 
   #booleanValue(text: string): Value {
-    const isTrue = text === '1' || text === 'true';
+    const isTrue = this.#rules.booleanOf(text);
+    if (isTrue === undefined) throw this.#cellError(`has the boolean '${text}'`);
     return this.#typed ? isTrue : isTrue ? 'TRUE' : 'FALSE';
   }
 
   #dateValue(text: string): Value {
-    // A time without a zone is UTC, on every machine.
-    const time = new Date(/[Zz]$|[+-]\d\d:\d\d$/.test(text) || !text.includes('T') ? text : `${text}Z`);
-    if (Number.isNaN(time.getTime())) throw this.#cellError(`has the date '${text}'`);
-    return this.#typed ? time : this.#numberValue(dayNumber(time, this.#sheet));
+    const time = this.#rules.timeOf(text);
+    if (time === undefined) throw this.#cellError(`has the date '${text}'`);
+    if ('dayMs' in time) return this.#numberValue(time.dayMs / DAY_MS);
+    if (this.#typed) return dateAt(time.epochMs);
+    const { countsLeapDay } = this.#rules;
+    return this.#numberValue(dayNumber(time.epochMs, { from1904: this.#sheet.from1904, countsLeapDay }));
   }
 
   #number(text: string): number {
-    const number = Number(text);
-    if (!Number.isFinite(number)) throw this.#cellError(`has the number '${text}'`);
+    const number = this.#rules.numberOf(text);
+    if (number === undefined) throw this.#cellError(`has the number '${text}'`);
     return number;
   }
 
@@ -194,11 +212,25 @@ export class SheetParser implements XmlHandler {
     return this.#typed ? (format.toDate(number) ?? number) : format.showNumber(number);
   }
 
-  #withoutResult(): WorkbookInvalidError {
-    return new WorkbookInvalidError(
-      `cell ${cellReference({ row: this.#row, column: this.#column })} has a formula without its result`,
-      { ...this.#place(), advice: 'Open the file in a spreadsheet program, which computes the results, and save it' },
-    );
+  /** @throws WorkbookInvalidError if the formula of the cell has no valid result */
+  #checkResult(): void {
+    const { asksToCompute, formulas, onInvalidResult } = this.#sheet;
+    const isEmpty = this.#hasNoResult();
+    if (!isEmpty && !(asksToCompute && this.#rules.needsResults)) return;
+    onInvalidResult?.();
+    if (formulas === 'stored') return;
+    const cell = cellReference({ row: this.#row, column: this.#column });
+    const reason = isEmpty
+      ? `cell ${cell} has a formula without its result`
+      : `cell ${cell} has a formula, and the workbook says that results must be computed again`;
+    throw new WorkbookInvalidError(reason, { ...this.#place(), advice: COMPUTE_ADVICE });
+  }
+
+  #hasNoResult(): boolean {
+    const { needsResults, isEmpty } = this.#rules;
+    if (this.#type === 'inlineStr') return needsResults && !this.#hasString;
+    if (this.#value === undefined) return true;
+    return needsResults && isEmpty(this.#type, this.#value);
   }
 
   #cellError(reason: string): WorkbookInvalidError {

@@ -1,39 +1,49 @@
-import type { Value } from '../codec/value.ts';
+import { dateAt, type Value } from '../codec/value.ts';
+import { isoTime } from './iso-time.ts';
+import type { RulesNumber } from './reading-rules.ts';
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const INTEGER = /^-?\d+$/;
-/** A date of ISO 8601, with a time if it has one. Without a zone it is in UTC. */
-const DATE = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(Z|[+-]\d{2}:\d{2})?)?$/;
+const DIGITS = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
+/** A date of ISO 8601, with a time if it has one. Further digits of a second would be lost. */
+const DATE = /^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?(?:Z|[+-]\d{2}:\d{2})?)?$/;
 
 /**
  * The number, the boolean or the date that a text shows; otherwise the text. Texts that would lose
- * a digit stay texts: numbers with leading zeros, and integers beyond 2^53.
+ * a digit stay texts: numbers with leading zeros, integers beyond 2^53, and by the newest rules all
+ * numbers that are written with other digits than their double.
  */
-export function typedValue(text: string): Value {
+export function typedValue(text: string, rules: RulesNumber): Value {
   const first = text.charCodeAt(0);
   // Most texts begin with neither a digit nor a minus sign.
-  if (first !== 0x2d && (first < 0x30 || first > 0x39)) return booleanOf(text) ?? text;
-  if (NUMBER.test(text)) return numberOf(text) ?? text;
-  return dateOf(text) ?? text;
+  if (first !== 0x2d && (first < 0x30 || first > 0x39)) return booleanText(text) ?? text;
+  if (NUMBER.test(text)) return numberText(text, rules) ?? text;
+  const time = DATE.test(text) ? isoTime(text) : undefined;
+  return time === undefined ? text : dateAt(time);
 }
 
-function booleanOf(text: string): boolean | undefined {
+/** Whether a text is `true` or `false`, in any case. */
+export function booleanText(text: string): boolean | undefined {
   if (text.length > 'false'.length) return undefined;
   const lower = text.toLowerCase();
   return lower === 'true' ? true : lower === 'false' ? false : undefined;
 }
 
-function numberOf(text: string): number | undefined {
+function numberText(text: string, rules: RulesNumber): number | undefined {
   const number = Number(text);
-  if (!Number.isFinite(number)) return undefined;
-  return INTEGER.test(text) && !Number.isSafeInteger(number) ? undefined : number;
+  if (!Number.isFinite(number) || (INTEGER.test(text) && !Number.isSafeInteger(number))) return undefined;
+  if (rules === 1) return number;
+  const kept = String(number);
+  return kept === text || significant(kept) === significant(text) ? number : undefined;
 }
 
-function dateOf(text: string): Date | undefined {
-  const [, day, time = '00:00', zone = 'Z'] = DATE.exec(text) ?? [];
-  if (day === undefined) return undefined;
-  const date = new Date(`${day}T${time}${zone}`);
-  // JavaScript takes 31 February for a day in March.
-  const isDay = new Date(`${day}T00:00Z`).getUTCDate() === Number(day.slice(-2));
-  return isDay && !Number.isNaN(date.getTime()) ? date : undefined;
+/** A number without the zeros around its digits. Equal numbers have equal texts. */
+function significant(text: string): string {
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = DIGITS.exec(text) ?? [];
+  const digits = `${whole}${fraction}`;
+  let [from, to] = [0, digits.length];
+  while (digits[from] === '0') from++;
+  while (to > from && digits[to - 1] === '0') to--;
+  const zeros = Number(exponent) - fraction.length + digits.length - to;
+  return from === to ? `${sign}0` : `${sign}${digits.slice(from, to)}e${zeros}`;
 }

@@ -1,6 +1,7 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { readCsv } from './csv.ts';
+import type { RulesNumber } from './reading-rules.ts';
 import type { WorkbookRow } from './row.ts';
 
 /** How to read a workbook. */
@@ -15,6 +16,19 @@ export interface WorkbookOptions {
    * booleans and dates are such values, and the rest is text.
    */
   readonly values?: 'text' | 'typed' | undefined;
+  /**
+   * `computed`, the default: a formula without a valid result is an error. `stored`: the result is
+   * the one in the file, and a cell without one is empty.
+   */
+  readonly formulas?: 'computed' | 'stored' | undefined;
+}
+
+/** How to read a stored workbook, and what to count. */
+export interface WorkbookReading extends WorkbookOptions {
+  /** 2, the newest, by default. */
+  readonly rules?: RulesNumber;
+  /** Called for each formula that is an error unless `formulas` is `stored`. */
+  readonly onInvalidResult?: (() => void) | undefined;
 }
 
 /**
@@ -24,11 +38,14 @@ export interface WorkbookOptions {
  * @throws WorkbookInvalidError if the file is not a workbook of this format, is damaged or exceeds
  * a limit, if it lacks the sheet, or if an option does not fit the format
  */
-export async function* readWorkbook(file: ByteSource, options: WorkbookOptions): AsyncGenerator<WorkbookRow[]> {
-  const { format, sheet, delimiter, values = 'text' } = options;
+export async function* readWorkbook(file: ByteSource, options: WorkbookReading): AsyncGenerator<WorkbookRow[]> {
+  const { format, sheet, delimiter, values = 'text', formulas, rules = 2, onInvalidResult } = options;
   if (format === 'csv') {
     if (sheet !== undefined) throw new WorkbookInvalidError('a CSV file has no sheets', { advice: 'Name no sheet' });
-    yield* readCsv(file, { delimiter, values });
+    if (formulas !== undefined) {
+      throw new WorkbookInvalidError('a CSV file has no formulas', { advice: "Leave out 'formulas'" });
+    }
+    yield* readCsv(file, { delimiter, values, rules });
     return;
   }
   if (delimiter !== undefined) {
@@ -36,5 +53,5 @@ export async function* readWorkbook(file: ByteSource, options: WorkbookOptions):
   }
   // Pages load this code only when they need it.
   const { readXlsx } = await import('./xlsx.ts');
-  yield* readXlsx(file, { sheet, values });
+  yield* readXlsx(file, { sheet, values, formulas: formulas ?? 'computed', rules, onInvalidResult });
 }

@@ -1,8 +1,11 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { CellFormats } from './cell-format.ts';
+import { firstRules } from './first-xlsx-rules.ts';
 import { damaged, tooLarge } from './invalid-workbook.ts';
-import { readMergedCells } from './merged-cells.ts';
+import { MergedCells } from './merged-cells.ts';
+import { newestRules } from './newest-xlsx-rules.ts';
+import type { RulesNumber, XlsxRules } from './reading-rules.ts';
 import type { WorkbookRow } from './row.ts';
 import { SharedStrings } from './shared-strings.ts';
 import { SheetParser } from './sheet-parser.ts';
@@ -18,6 +21,9 @@ const MAX_SMALL_PART_BYTES = 32 * 1024 * 1024;
 export interface XlsxOptions {
   readonly sheet?: string | undefined;
   readonly values: 'text' | 'typed';
+  readonly formulas: 'computed' | 'stored';
+  readonly rules: RulesNumber;
+  readonly onInvalidResult?: (() => void) | undefined;
 }
 
 /**
@@ -26,17 +32,22 @@ export interface XlsxOptions {
  * @throws WorkbookInvalidError if the file is no XLSX workbook, is damaged, encrypted or too large,
  * or if it lacks the sheet
  */
-export async function* readXlsx(file: ByteSource, { sheet, values }: XlsxOptions): AsyncGenerator<WorkbookRow[]> {
+export async function* readXlsx(file: ByteSource, options: XlsxOptions): AsyncGenerator<WorkbookRow[]> {
+  const { values, formulas, onInvalidResult } = options;
+  const rules = options.rules === 1 ? firstRules : newestRules;
   const xlsx = new XlsxFile(file, await readDirectory(file));
-  const { name, part, workbook, relationships } = await findSheet(xlsx, sheet);
-  const { from1904 } = workbook;
+  const { name, part, workbook, relationships } = await findSheet(xlsx, options.sheet, rules);
+  const { from1904, asksToCompute } = workbook;
   const formats = new CellFormats({ from1904 });
   await xlsx.parse(relationships.find('styles'), formats, { isSmall: true });
-  const strings = new SharedStrings();
+  const strings = new SharedStrings(rules);
   await xlsx.parse(relationships.find('sharedStrings'), strings);
-  const merged = await readMergedCells(xlsx.texts(part));
+  const merged = new MergedCells(await rules.findMergedAreas(() => xlsx.texts(part)));
 
-  const parser = new SheetParser({ name, strings, formats, merged, from1904, values });
+  const parser = new SheetParser({
+    ...{ name, strings, formats, merged, from1904, asksToCompute },
+    ...{ rules, values, formulas, onInvalidResult },
+  });
   const xml = new XmlParser(parser, (reason) => parser.error(reason));
   for await (const text of xlsx.texts(part)) {
     xml.write(text);
@@ -129,9 +140,17 @@ class Workbook implements XmlHandler {
   readonly sheets: { readonly name: string; readonly id: string }[] = [];
   /** Whether dates count from 1904 instead of 1900. */
   from1904 = false;
+  /** Whether programs compute all formulas again, because their stored results are not valid. */
+  asksToCompute = false;
+  readonly #rules: XlsxRules;
+
+  constructor(rules: XlsxRules) {
+    this.#rules = rules;
+  }
 
   open(name: string, attributes: Attributes): void {
-    if (name === 'workbookPr') this.from1904 = ['1', 'true'].includes(attributes.date1904 ?? '');
+    if (name === 'workbookPr') this.from1904 = this.#flag('date1904', attributes);
+    if (name === 'calcPr') this.asksToCompute = this.#flag('fullCalcOnLoad', attributes);
     if (name !== 'sheet') return;
     const id = Object.keys(attributes).find((key) => key !== 'id' && localName(key) === 'id') ?? 'id';
     this.sheets.push({ name: attributes.name ?? '', id: attributes[id] ?? '' });
@@ -140,6 +159,12 @@ class Workbook implements XmlHandler {
   close(): void {}
 
   text(): void {}
+
+  #flag(name: string, { [name]: text = '0' }: Attributes): boolean {
+    const flag = this.#rules.booleanOf(text);
+    if (flag === undefined) throw damaged(`its workbook has '${text}' as ${name}`);
+    return flag;
+  }
 }
 
 interface FoundSheet {
@@ -150,9 +175,9 @@ interface FoundSheet {
 }
 
 /** Finds a sheet by its name, or the first one. Sheets with only a chart have no cells. */
-async function findSheet(xlsx: XlsxFile, wanted: string | undefined): Promise<FoundSheet> {
+async function findSheet(xlsx: XlsxFile, wanted: string | undefined, rules: XlsxRules): Promise<FoundSheet> {
   const path = await workbookPath(xlsx);
-  const workbook = new Workbook();
+  const workbook = new Workbook(rules);
   await xlsx.parse(path, workbook, { isSmall: true });
   const relationships = new Relationships(path);
   await xlsx.parse(Relationships.partFor(path), relationships, { isSmall: true });

@@ -4,6 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { runCli, startCli } from '../support/cli.ts';
@@ -11,6 +12,7 @@ import { CliPlace } from '../support/cli-place.ts';
 import { xlsxBytes, xlsxFiles, zipArchive } from '../support/xlsx.ts';
 
 const MB = 2 ** 20;
+const FORMULAS = fileURLToPath(new URL('../support/workbooks/openpyxl-formulas.xlsx', import.meta.url));
 const CITIES = 'city,state\nDenver,CO\nAustin,TX\n';
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 
@@ -46,6 +48,7 @@ describe('import', () => {
       rows: 3,
       columns: 2,
       cells: 6,
+      invalidResults: 0,
     });
     const shown = await runCli(['import', log, file, '--row', '3', '--column', '1', ...place.words]);
     expect(shown.stdout).toContain('6 cells in 3 rows and 2 columns imported at 0/3');
@@ -87,6 +90,16 @@ describe('import', () => {
     expect(await csvOf(log)).toBe(',\nDenver,2.5\n');
   });
 
+  test('formulas without valid results are counted, if their stored results are asked for', async () => {
+    const log = await place.log();
+    const words = ['import', log, FORMULAS, '--formulas', 'stored', ...place.words];
+    expect((await runCli(words)).stdout).toContain(
+      '1 cell in 2 rows and 3 columns imported at 0/1 (7 formulas without a valid result); Snapshot',
+    );
+    const answer = await place.json('import', log, FORMULAS, '--formulas', 'stored');
+    expect(answer).toMatchObject({ rows: 2, columns: 3, cells: 1, invalidResults: 7 });
+  });
+
   test('an import that cannot be folded is refused, and changes nothing', async () => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'kept']] });
     const good = await write('good.csv', CITIES);
@@ -96,6 +109,8 @@ describe('import', () => {
       ['WORKBOOK_INVALID', /zip\.csv/, await write('zip.csv', Uint8Array.of(0x50, 0x4b, 3, 4, 0, 0, 0, 0))],
       ['WORKBOOK_INVALID', /text\.xlsx/, await write('text.xlsx', CITIES)],
       ['WORKBOOK_INVALID', /sheets/, good, '--sheet', 'Cities'],
+      ['WORKBOOK_INVALID', /sheet 'Sheet': cell A1 has a formula without its result/, FORMULAS],
+      ['WORKBOOK_INVALID', /no formulas/, good, '--formulas', 'stored'],
       ['WORKBOOK_INVALID', /delimiter/, good, '--delimiter', ';;'],
       ['SHEET_LIMIT', /row 4294967296/, good, '--row', '4294967294'],
       ['SHEET_LIMIT', /column 1048576/, good, '--column', '1048575'],

@@ -931,4 +931,44 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'local-dates',
+    fault: 'dates in files are read in the time zone of the machine',
+    test: 'test/property/time-zones.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workbook/iso-time.ts',
+        from: 'return dateAt(time).toISOString().slice(0, 10) === text ? time : undefined;',
+        to: 'return dateAt(time).toISOString().slice(0, 10) === text ? time + dateAt(time).getTimezoneOffset() * 60_000 : undefined;',
+      },
+    ],
+  },
+  {
+    name: 'empty-results',
+    fault: 'an import takes a formula without a result as an empty cell',
+    test: 'test/unit/xlsx.test.ts',
+    project: 'sources',
+    edits: [{ file: 'workbook/newest-xlsx-rules.ts', from: 'needsResults: true', to: 'needsResults: false' }],
+  },
+  {
+    name: 'rounded-digits',
+    fault: 'an import takes a text as a number although the number has other digits',
+    test: 'test/golden/imports.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workbook/typed-text.ts',
+        from: '  if (rules === 1) return number;',
+        to: '  if (rules > 0) return number;',
+      },
+    ],
+  },
+  {
+    name: 'rules-forgotten',
+    fault: 'an import without rules is read by the newest ones',
+    test: 'test/golden/imports.test.ts',
+    project: 'sources',
+    edits: [{ file: 'state/spreadsheet/import.ts', from: 'rules = 1 } = body', to: 'rules = 2 } = body' }],
+  },
 ];

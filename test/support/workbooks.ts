@@ -1,6 +1,6 @@
 import type { ByteSource } from '../../src/codec/bytes.ts';
 import type { WorkbookCell } from '../../src/workbook/row.ts';
-import { readWorkbook, type WorkbookOptions } from '../../src/workbook/workbook.ts';
+import { readWorkbook, type WorkbookReading } from '../../src/workbook/workbook.ts';
 
 /** Bytes as a file that gives slices of a size. */
 export function slicesOf(bytes: Uint8Array, size = 65_536): ByteSource {
@@ -12,7 +12,7 @@ export function slicesOf(bytes: Uint8Array, size = 65_536): ByteSource {
 /** Reads a whole workbook: each row with its number and its cells. */
 export async function readRows(
   file: ByteSource,
-  options: WorkbookOptions,
+  options: WorkbookReading,
 ): Promise<(readonly [number, ...WorkbookCell[]])[]> {
   const rows = [];
   for await (const batch of readWorkbook(file, options)) {

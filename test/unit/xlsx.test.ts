@@ -18,12 +18,16 @@ async function readRow(cells: string, content: Partial<XlsxContent> = {}, option
   return row.map(([, value]) => value);
 }
 
-describe('a workbook of LibreOffice', () => {
+describe('a workbook of another program', () => {
   test.each([
     ['values', undefined],
     ['second', 'Second & last'],
     ['dates-from-1904', 'Dates'],
-  ])('the cells of %s have the texts that the program shows', async (name, sheet) => {
+    ['openpyxl-dates', 'Values'],
+    ['openpyxl-iso-dates', 'Values'],
+    ['xlsxwriter-values', 'Values'],
+    ['libreoffice-formulas', undefined],
+  ])('the cells of %s have the texts that LibreOffice shows', async (name, sheet) => {
     const file = name === 'second' ? 'values' : name;
     const xlsx = slicesOf(await readFile(new URL(`${file}.xlsx`, FOLDER)), 1000);
     const csv = slicesOf(await readFile(new URL(`${name}.csv`, FOLDER)));
@@ -31,6 +35,44 @@ describe('a workbook of LibreOffice', () => {
     expect(shown.length).toBeGreaterThan(0);
     expect(await readRows(xlsx, { format: 'xlsx', sheet })).toEqual(shown);
   });
+
+  test('dates are the same values, whether numbers or texts of ISO 8601 hold them', async () => {
+    const [numbers, texts] = await Promise.all(
+      ['openpyxl-dates', 'openpyxl-iso-dates'].map(async (name) => {
+        const file = slicesOf(await readFile(new URL(`${name}.xlsx`, FOLDER)));
+        return readRows(file, { format: 'xlsx', values: 'typed' });
+      }),
+    );
+    expect(texts?.toSpliced(3, 1)).toEqual(numbers?.toSpliced(3, 1));
+    const times = [
+      3,
+      [0, new Date('2026-01-05T10:30:15Z')],
+      [1, new Date('2026-01-05T00:00:00Z')],
+      [2, expect.closeTo((10 * 3600 + 30 * 60 + 15) / 86_400, 12)],
+      [3, expect.closeTo(30 / 24 + 5 / 1440, 12)],
+    ];
+    expect([texts?.[3], numbers?.[3]]).toEqual([times, times]);
+  });
+
+  test.each(['openpyxl-formulas', 'xlsxwriter-formulas'])(
+    '%s is refused, since nothing computed its formulas; their stored results are read if asked for',
+    async (name) => {
+      const file = slicesOf(await readFile(new URL(`${name}.xlsx`, FOLDER)));
+      await expect(readRows(file, { format: 'xlsx' })).rejects.toMatchObject({
+        code: 'WORKBOOK_INVALID',
+        message: expect.stringMatching(/row 1 of sheet '(Sheet|Formulas)': cell A1 has a formula/),
+        advice: expect.stringContaining('--formulas stored'),
+      });
+      let invalid = 0;
+      const stored = await readRows(file, { format: 'xlsx', formulas: 'stored', onInvalidResult: () => invalid++ });
+      if (name === 'openpyxl-formulas') {
+        expect([stored, invalid]).toEqual([[[1, [2, 'plain']]], 7]);
+      } else {
+        const first = [0, [0, '0'], [1, '3'], [3, 'TRUE'], [4, '#N/A']];
+        expect([stored, invalid]).toEqual([[first, [1, [0, 'plain']]], 5]);
+      }
+    },
+  );
 });
 
 test('cells of every type are texts by default', async () => {
@@ -50,7 +92,7 @@ test('cells of every type are texts by default', async () => {
   expect(await readRow(cells.join(''), { strings, formats })).toEqual([
     'rich text',
     'plain',
-    'a_x000a_b _xD800_',
+    'a\nb _xD800_',
     'inline',
     'result',
     'TRUE',

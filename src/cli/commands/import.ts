@@ -31,7 +31,8 @@ const NOTES = `
 The whole file is read first, as a fold would read it: a file that cannot be read appends and uploads nothing. Then the
 file is uploaded, an Import entry names it, and a Snapshot entry asks for a snapshot. Empty fields leave cells as they
 are. Cells are the texts that a spreadsheet program shows; with --values typed, numbers, booleans and dates keep their
-kind. A file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.`;
+kind. Some programs write formulas whose results nothing has computed yet. Such a file is refused; with --formulas
+stored, a formula without a result is an empty cell, and the number of formulas without a valid result is printed. A file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.`;
 
 export function importCommand() {
   return command('import', 'Put the cells of a CSV or XLSX file into a sheet, with one entry.')
@@ -49,6 +50,12 @@ export function importCommand() {
       new Option('--values <kind>', 'whether cells become texts, or numbers, booleans and dates too')
         .choices(['text', 'typed'])
         .default('text' as const),
+    )
+    .addOption(
+      new Option(
+        '--formulas <results>',
+        'whether formulas of an XLSX file need valid results (computed, the default), or have those in the file (stored)',
+      ).choices(['computed', 'stored']),
     )
     .option('--row <n>', "position in the sheet of the file's first row, from 0", parse.index, 0)
     .option('--column <n>', "position in the sheet of the file's first column, from 0", parse.index, 0)
@@ -84,10 +91,11 @@ export function importCommand() {
           const entry = { type: 'Import', version: 1, body: importBody(given), file: uploaded.key };
           const { position } = await logs.client.addEntry(log, entry);
           const { position: snapshot } = await logs.client.addSnapshot(log);
-          const { key, rows, columns, cells } = uploaded;
+          const { key, rows, columns, cells, invalidResults } = uploaded;
+          const invalid = invalidResults === 0 ? '' : ` (${count(invalidResults, 'formula')} without a valid result)`;
           output.result(
-            { log, position, snapshot, file: key, rows, columns, cells },
-            `${count(cells, 'cell')} in ${count(rows, 'row')} and ${count(columns, 'column')} imported at ${formatPosition(position)}; Snapshot entry at ${formatPosition(snapshot)}`,
+            { log, position, snapshot, file: key, rows, columns, cells, invalidResults },
+            `${count(cells, 'cell')} in ${count(rows, 'row')} and ${count(columns, 'column')} imported at ${formatPosition(position)}${invalid}; Snapshot entry at ${formatPosition(snapshot)}`,
           );
         });
       } catch (error) {
@@ -106,16 +114,18 @@ function describe({ signal, reason }: InterruptedError, log: LogId): Interrupted
 type ImportOptions = Partial<SheetImport>;
 
 /** @throws UsageError if options are for a table, although the file has lines */
-function requireNoTable(file: string, { sheet, delimiter, values, row, column }: ImportOptions): void {
-  if (sheet === undefined && delimiter === undefined && values === 'text' && row === 0 && column === 0) return;
+function requireNoTable(file: string, { sheet, delimiter, values, formulas, row, column }: ImportOptions): void {
+  const isPlain = sheet === undefined && delimiter === undefined && formulas === undefined && values === 'text';
+  if (isPlain && row === 0 && column === 0) return;
   throw new UsageError(
-    `'${file}' is appended line by line, and --sheet, --delimiter, --values, --row and --column are for tables`,
+    `'${file}' is appended line by line, and --sheet, --delimiter, --values, --formulas, --row and --column are for tables`,
     { advice: 'Leave these options out, or give --format csv or --format xlsx if the file is a table' },
   );
 }
 
 /** @throws UsageError if the format of the file is not known */
-function importOf(file: string, { format, sheet, delimiter, values, row, column }: ImportOptions): SheetImport {
+function importOf(file: string, given: ImportOptions): SheetImport {
+  const { format, sheet, delimiter, values, formulas, row, column } = given;
   const known = EXTENSIONS[extname(file).toLowerCase()];
   const form = format ?? known?.format;
   if (form === undefined) {
@@ -124,7 +134,7 @@ function importOf(file: string, { format, sheet, delimiter, values, row, column 
     });
   }
   const separator = delimiter ?? (form === known?.format ? known.delimiter : undefined);
-  return { format: form, sheet, delimiter: separator, values, row, column };
+  return { format: form, sheet, delimiter: separator, values, formulas, row, column };
 }
 
 /** Names the file in an error, which names the row. */
@@ -148,6 +158,8 @@ interface Uploaded {
   readonly rows: number;
   readonly columns: number;
   readonly cells: number;
+  /** Formulas without a result, or in a workbook that asks to compute all results again. */
+  readonly invalidResults: number;
 }
 
 /** Reads a whole file as the fold of its import would, and then uploads it. */
@@ -195,8 +207,9 @@ async function countCells(
   progress: { update(rows: number): void },
 ): Promise<Omit<Uploaded, 'key'>> {
   const { row: top = 0, column: left = 0 } = given;
-  let [rows, columns, cells, shown] = [0, 0, 0, 0];
-  await readImport(file, given, (row, column, value) => {
+  let [rows, columns, cells, shown, invalidResults] = [0, 0, 0, 0, 0];
+  const onInvalidResult = () => void invalidResults++;
+  await readImport(file, { ...given, onInvalidResult }, (row, column, value) => {
     checkValue(value);
     rows = row - top + 1;
     columns = Math.max(columns, column - left + 1);
@@ -207,5 +220,5 @@ async function countCells(
     }
     return undefined;
   });
-  return { rows, columns, cells };
+  return { rows, columns, cells, invalidResults };
 }

@@ -1,7 +1,8 @@
 import type { ByteSource } from '../../codec/bytes.ts';
 import { isObject, type Value } from '../../codec/value.ts';
 import { BodyInvalidError } from '../../errors.ts';
-import type { WorkbookOptions } from '../../workbook/workbook.ts';
+import type { RulesNumber } from '../../workbook/reading-rules.ts';
+import type { WorkbookOptions, WorkbookReading } from '../../workbook/workbook.ts';
 import type { FoldEntry } from '../reducer.ts';
 import { checkCellPlace } from './edit.ts';
 import type { Sheet } from './sheet.ts';
@@ -17,13 +18,17 @@ export interface SheetImport extends WorkbookOptions {
   readonly column?: number | undefined;
 }
 
-const NAMES = ['format', 'sheet', 'delimiter', 'values', 'row', 'column'];
+/** The rules that `importBody` names. */
+const NEWEST: RulesNumber = 2;
+
+const NAMES = ['format', 'sheet', 'delimiter', 'values', 'formulas', 'row', 'column', 'rules'];
 const ADVICE = "Append such entries with 'logfold import', or give the fields of a `SheetImport` and a file";
 
-/** The body of an Import entry in version 1. */
+/** The body of an Import entry in version 1, which names the newest rules for the file. */
 export function importBody(given: SheetImport): Value {
-  const { format, sheet, delimiter, values, row, column } = given;
-  const named: [string, Value | undefined][] = Object.entries({ format, sheet, delimiter, values, row, column });
+  const { format, sheet, delimiter, values, formulas, row, column } = given;
+  const fields = { format, sheet, delimiter, values, formulas, row, column, rules: NEWEST };
+  const named: [string, Value | undefined][] = Object.entries(fields);
   return Object.fromEntries(named.filter((field): field is [string, Value] => field[1] !== undefined));
 }
 
@@ -31,20 +36,25 @@ export function importBody(given: SheetImport): Value {
  * Reads the body of an Import entry.
  * @throws BodyInvalidError
  */
-function parseImport(body: Value): SheetImport {
+function parseImport(body: Value): SheetImport & { readonly rules: RulesNumber } {
   if (!isObject(body)) throw invalid('its body is not an object');
-  const { format, sheet, delimiter, values, row, column } = body;
+  const { format, sheet, delimiter, values, formulas, row, column, rules = 1 } = body;
   const unknown = Object.keys(body).find((name) => !NAMES.includes(name));
   if (unknown !== undefined) throw invalid(`'${unknown}' is not a field of its body`);
   if (format !== 'csv' && format !== 'xlsx') throw invalid("'format' is neither 'csv' nor 'xlsx'");
   if (values !== undefined && values !== 'text' && values !== 'typed') {
     throw invalid("'values' is neither 'text' nor 'typed'");
   }
+  if (rules !== 1 && rules !== 2) throw invalid("'rules' is neither 1 nor 2");
+  if (formulas !== undefined && rules === 1) throw invalid("'formulas' is not a field of its body by the rules 1");
+  if (formulas !== undefined && formulas !== 'computed' && formulas !== 'stored') {
+    throw invalid("'formulas' is neither 'computed' nor 'stored'");
+  }
   if (!isOptionalText(sheet)) throw invalid("'sheet' is not a text");
   if (!isOptionalText(delimiter)) throw invalid("'delimiter' is not a text");
   if (!isOptionalPlace(row)) throw invalid("'row' is not a whole number from 0");
   if (!isOptionalPlace(column)) throw invalid("'column' is not a whole number from 0");
-  return { format, sheet, delimiter, values, row, column };
+  return { format, sheet, delimiter, values, formulas, row, column, rules };
 }
 
 /**
@@ -56,7 +66,7 @@ function parseImport(body: Value): SheetImport {
  */
 export async function readImport(
   file: ByteSource,
-  { row: top = 0, column: left = 0, ...options }: SheetImport,
+  { row: top = 0, column: left = 0, ...options }: SheetImport & WorkbookReading,
   put: (row: number, column: number, value: Value) => undefined | Promise<void>,
 ): Promise<void> {
   // Most sheets import nothing. A page loads this code only if it folds an import.

@@ -68,9 +68,13 @@ export const WORKBOOKS: Cases = {
   'Open the file in a spreadsheet program and save it as XLSX': savedAsXlsx(async () =>
     Buffer.concat(await Array.fromAsync(zipArchive([{ name: 'mimetype', content: ['ods'] }]))),
   ),
-  'Open the file in a spreadsheet program, which computes the results, and save it': savedAsXlsx(() =>
-    xlsx('<row><c><f>1+1</f></c></row>'),
-  ),
+  "Open the file in a spreadsheet program, compute all formulas (in LibreOffice with Ctrl+Shift+F9) and save it, or import the results as they are stored: give `formulas: 'stored'`, on the command line --formulas stored":
+    async (refused) => {
+      const file = await xlsx('<row><c><f>1+1</f><v/></c></row>');
+      await refused(() => read({ format: 'xlsx', file }));
+      await read({ format: 'xlsx', file, formulas: 'stored' });
+    },
+  "Leave out 'formulas'": workbook({ formulas: 'stored' }, {}),
   'Save the sheet as CSV, which has no such limit': async (refused) => {
     const file = await xlsx(' '.repeat(20_000_000));
     await refused(() => read({ format: 'xlsx', file }));

@@ -1,0 +1,75 @@
+import { type CellPlace, parseReference } from './cell-reference.ts';
+import { damaged, tooLarge } from './invalid-workbook.ts';
+import { type Attributes, type XmlHandler, XmlParser } from './xml-parser.ts';
+
+/** Merged areas of a sheet. */
+const MAX_AREAS = 2 ** 18;
+
+const NAME = 'mergeCell';
+
+/** A merged area of a sheet. Both cells belong to it. */
+export interface MergedArea {
+  readonly first: CellPlace;
+  readonly last: CellPlace;
+}
+
+/**
+ * Finds the merged areas of a sheet. Its XML names them behind all cells, so a reader of the cells
+ * must look for them first.
+ * @param texts the XML of the sheet in pieces; can be read again
+ * @throws WorkbookInvalidError if an area is none, or if there are too many
+ */
+export async function findMergedAreas(texts: () => AsyncIterable<string>): Promise<readonly MergedArea[]> {
+  // Most sheets have none, and their XML is parsed only once.
+  if (!(await mentions(texts(), NAME))) return [];
+  const parser = new MergedAreaParser();
+  const xml = new XmlParser(parser, damaged);
+  for await (const text of texts()) xml.write(text);
+  xml.end();
+  return parser.areas;
+}
+
+async function mentions(texts: AsyncIterable<string>, word: string): Promise<boolean> {
+  let end = '';
+  for await (const text of texts) {
+    const piece = end + text;
+    if (piece.includes(word)) return true;
+    end = piece.slice(1 - word.length);
+  }
+  return false;
+}
+
+/** Collects the areas in the element `mergeCells` of a sheet. */
+class MergedAreaParser implements XmlHandler {
+  readonly areas: MergedArea[] = [];
+  readonly #path: string[] = [];
+
+  open(name: string, { ref = '' }: Attributes): void {
+    if (name === NAME && this.#path.length === 2 && this.#path[1] === 'mergeCells') this.#add(ref);
+    this.#path.push(name);
+  }
+
+  close(): void {
+    this.#path.pop();
+  }
+
+  text(): void {}
+
+  #add(ref: string): void {
+    const [from = '', to = from, ...more] = ref.split(':');
+    const [first, last] = [parseReference(from), parseReference(to)];
+    const isArea = first !== undefined && last !== undefined && more.length === 0;
+    if (!isArea || first.row > last.row || first.column > last.column) throw wrongArea(ref);
+    this.areas.push({ first, last });
+    checkCount(this.areas);
+  }
+}
+
+/** @throws WorkbookInvalidError if the areas are too many */
+export function checkCount(areas: readonly MergedArea[]): void {
+  if (areas.length > MAX_AREAS) throw tooLarge(`the sheet has over ${MAX_AREAS} merged areas`);
+}
+
+export function wrongArea(ref: string): Error {
+  return damaged(`the sheet merges the cells ${ref}`);
+}
