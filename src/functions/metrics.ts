@@ -40,7 +40,12 @@ export function metricsOf(event: FunctionEvent): Metric[] {
     case 'recorded':
       return [count('RevisionsRecorded', event.recorded), count('GapsFound', event.gaps)];
     case 'compared':
-      return [count('ItemsCompared', event.result.items), count('GapsFound', event.result.gaps)];
+      return [
+        count('ItemsCompared', event.result.items),
+        count('GapsFound', event.result.gaps),
+        count('DifferencesWaiting', event.result.waiting),
+        seconds('CompareIncompleteSeconds', event.result.incompleteSeconds),
+      ];
     case 'uncompared':
       return [count('LogsFailed', 1)];
     case 'routed':

@@ -35,8 +35,8 @@ export function newRevisions(source: SourceTable, { last, time }: LastRevisions,
 
 /**
  * The entry for changes that the stream lost. Its revision follows the one that was compared.
- * @param found the key, the item as it is (undefined if there is none), and the time of the
- * comparison in epoch seconds
+ * @param found the key, the item as it is (undefined if there is none), and the time at which the
+ * comparison saw it first, in epoch seconds by the clock of the source table
  */
 export function gapRevision(
   source: SourceTable,

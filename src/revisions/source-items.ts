@@ -24,4 +24,10 @@ export interface SourceItems {
    * of the keys; undefined for an item that does not exist. Consistent: sees every finished write.
    */
   get(keys: readonly Item[]): Promise<readonly (Item | undefined)[]>;
+
+  /**
+   * Epoch milliseconds by the clock of the service, which is right to some minutes. The clock of
+   * this machine may be wrong by days.
+   */
+  serviceTime(): number;
 }

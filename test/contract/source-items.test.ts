@@ -1,3 +1,4 @@
+import { createServer } from 'node:http';
 import { BatchWriteItemCommand, CreateTableCommand, DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbSourceItems } from '../../src/adapters/dynamodb/source-items.ts';
@@ -5,7 +6,7 @@ import { MemorySourceItems } from '../../src/adapters/memory/source-items.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { SourceItems } from '../../src/revisions/source-items.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
+import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 
 const KEY_NAMES = ['owner', 'number'] as const;
 const PARTS = 3;
@@ -173,3 +174,29 @@ describe.each([
     expect(await table.items.get([keysOf('owner 0', 0)])).toEqual([undefined]);
   });
 });
+
+test.each([30, -30])(
+  'the service time is that of DynamoDB if the clock of the machine is wrong by %i days',
+  async (days) => {
+    const errorMs = days * 24 * 3_600_000;
+    const server = createServer((_, response) => {
+      response.writeHead(200, {
+        'content-type': 'application/x-amz-json-1.0',
+        date: new Date(Date.now() - errorMs).toUTCString(),
+      });
+      response.end('{"Items":[{"owner":{"S":"ann"},"number":{"N":"1"}}],"Count":1}');
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const client = testClient(`http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`);
+    try {
+      const items = new DynamoDbSourceItems({ client, table: 'any', keyNames: KEY_NAMES });
+      expect(await scanAll(items)).toHaveLength(PARTS);
+      expect(Math.abs(items.serviceTime() - (Date.now() - errorMs))).toBeLessThan(300_000);
+    } finally {
+      client.destroy();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+  },
+);

@@ -1,14 +1,16 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { LogNotFoundError } from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { ImageChange } from '../../src/revisions/image-change.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
 import { itemKey } from '../../src/state/items/item-key.ts';
-import { readItemRevision } from '../../src/state/items/item-revision.ts';
+import { type ItemRevision, readItemRevision } from '../../src/state/items/item-revision.ts';
 import { liveItems } from '../../src/state/items/items.ts';
 import { ITEMS_MAP, items } from '../../src/state/items/reducer.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
 import { propertyRuns } from '../support/property-runs.ts';
+import { ownedItem, RevisedTable } from '../support/revised-table.ts';
 import { StreamedTable } from '../support/streamed-table.ts';
 
 type Write =
@@ -137,5 +139,112 @@ test('records that come twice, together or never give one revision each', { tags
       await logs.close();
     }),
     { numRuns: propertyRuns(100, 20) },
+  );
+});
+
+const [HOUR_S, DAY_S] = [3600, 24 * 3600];
+
+/** A step of a table whose stream lags, and whose comparisons run on machines with wrong clocks. */
+type Step =
+  | { readonly step: 'put' | 'remove' | 'expire'; readonly number: number; readonly value: string }
+  | { readonly step: 'wait'; readonly seconds: number }
+  /** The recorder takes the oldest records. The stream has dropped those that are a day old. */
+  | { readonly step: 'record'; readonly records: number }
+  /** A record fails in each attempt. */
+  | { readonly step: 'lose' }
+  | { readonly step: 'compare'; readonly clockErrorDays: number };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      step: fc.constantFrom('put' as const, 'put' as const, 'put' as const, 'remove' as const, 'expire' as const),
+      number: fc.nat(2),
+      value: fc.constantFrom('red', 'green'),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      step: fc.constant('wait' as const),
+      seconds: fc.constantFrom(7, 600, HOUR_S, 9 * HOUR_S, 26 * HOUR_S),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({ step: fc.constant('record' as const), records: fc.integer({ min: 1, max: 9 }) }),
+  },
+  { weight: 1, arbitrary: fc.record({ step: fc.constant('lose' as const) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      step: fc.constant('compare' as const),
+      clockErrorDays: fc.constantFrom(0, 0, 30, -30, 1.5),
+    }),
+  },
+);
+
+/** None if the item has no log. */
+function revisionsOf(table: RevisedTable, keys: Item): Promise<ItemRevision[]> {
+  return table.revisionsOf(keys).catch((error: unknown) => {
+    if (error instanceof LogNotFoundError) return [];
+    throw error;
+  });
+}
+
+test('a comparison records no gap for a change on its way, and dates gaps by the clock of the table', {
+  tags: ['I11'],
+}, async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { minLength: 5, maxLength: 30 }),
+      fc.constantFrom('item' as const, 'partition' as const),
+      async (steps, per) => {
+        const table = new RevisedTable({ per });
+        const recorded: ImageChange[] = [];
+        /** The table after each second in which it changed. */
+        const states = new Map<number, string[]>();
+        let lost = 0;
+        const record = async (records: number): Promise<void> => {
+          const kept = table.stream.filter(({ created }) => created > table.nowMs / 1000 - DAY_S);
+          lost += table.stream.length - kept.length;
+          const changes = kept.splice(0, records);
+          table.stream.splice(0, table.stream.length, ...kept);
+          expect(await recordRevisions({ logs: table.revisions }, changes)).toMatchObject({ failed: [] });
+          recorded.push(...changes);
+        };
+        const compare = (clockErrorDays: number) => table.compareLater({ clockErrorMs: clockErrorDays * DAY_S * 1000 });
+        for (const each of steps) {
+          const item = 'number' in each ? ownedItem('ann', each.number, each.value) : undefined;
+          if (each.step === 'wait') table.nowMs += each.seconds * 1000;
+          else if (each.step === 'record') await record(each.records);
+          else if (each.step === 'lose') lost += table.stream.splice(0, 1).length;
+          else if (each.step === 'compare') await compare(each.clockErrorDays);
+          else if (item !== undefined && each.step === 'put') table.put(item);
+          else if (item !== undefined) table.remove(item, each.step === 'remove' ? 'Delete' : 'Expire');
+          states.set(table.nowMs / 1000, await table.lines());
+        }
+        await record(table.stream.length);
+        const atRest = await compare(30);
+        if (lost === 0) expect(atRest).toMatchObject({ gaps: 0, waiting: 0 });
+        table.nowMs += 26 * HOUR_S * 1000;
+        expect(await compare(-30)).toMatchObject({ waiting: 0, complete: true });
+
+        const revisions = await Promise.all([0, 1, 2].map((number) => revisionsOf(table, ownedItem('ann', number))));
+        const all = revisions.flat();
+        const gaps = all.filter(({ change }) => change === 'Gap');
+        if (lost === 0) expect(gaps).toEqual([]);
+        for (const { sequence, change, created } of recorded) {
+          const [revision] = all.filter((each) => each.sequence === sequence && each.change !== 'Gap');
+          expect(revision, `record ${sequence}`).toMatchObject({ change, created });
+        }
+        if (all.length === 0) return;
+        expect(await table.export({ at: new Date(table.nowMs) })).toEqual(await table.lines());
+        for (const [seconds, lines] of lost === 0 ? states : []) {
+          expect(await table.export({ at: new Date(seconds * 1000) }), String(seconds)).toEqual(lines);
+        }
+      },
+    ),
+    { numRuns: propertyRuns(300, 40) },
   );
 });

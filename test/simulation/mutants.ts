@@ -906,6 +906,45 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'gap-by-machine-clock',
+    fault: 'a comparison dates gaps, and waits, by the clock of its machine',
+    test: 'test/property/revisions.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/revisions/compare-table.ts',
+        from: '    return Math.floor(this.#deps.items.serviceTime() / 1000);\n',
+        to: '    return Math.floor(this.#deps.now() / 1000);\n',
+      },
+    ],
+  },
+  {
+    name: 'gap-of-change-on-its-way',
+    fault: 'a comparison records a gap although the stream may still bring the change',
+    test: 'test/property/revisions.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/revisions/compare-table.ts',
+        from: 'const ON_THE_WAY_SECONDS = 25 * 3600;\n',
+        to: 'const ON_THE_WAY_SECONDS = 3600;\n',
+      },
+    ],
+  },
+  {
+    name: 'job-of-newer-release-dropped',
+    fault: 'a job of an unknown kind counts as malformed, so that it is a dead letter within a second',
+    test: 'test/unit/functions.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/jobs/job.ts',
+        from: "  if (typeof kind === 'string' && !KINDS.has(kind)) {\n",
+        to: '  if (format < 1) {\n',
+      },
+    ],
+  },
+  {
     name: 'old-image-for-new',
     fault: 'a revision has the item as it was before the change',
     test: 'test/property/revisions.test.ts',

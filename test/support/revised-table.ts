@@ -24,7 +24,7 @@ import { Random } from './random.ts';
 
 /** A plain table in memory, its stream, and its revisions. */
 export class RevisedTable {
-  /** Epoch milliseconds. Waits move it. */
+  /** Epoch milliseconds by the clock of the table, which is right. Waits move it. */
   nowMs = NOON * 1000;
   readonly source: SourceTable;
   readonly items: MemorySourceItems;
@@ -42,7 +42,8 @@ export class RevisedTable {
     this.tables = beside?.tables ?? new MemoryLogStore();
     this.blobs = beside?.blobs ?? new MemoryBlobStore();
     this.source = { table: 'orders', keyNames: ['pk', 'sk'], per: 'item', ...source };
-    this.items = new MemorySourceItems({ keyNames: this.source.keyNames, pageItems: 5 });
+    const { keyNames } = this.source;
+    this.items = new MemorySourceItems({ keyNames, pageItems: 5, now: () => this.nowMs });
     const random = new Random(7);
     this.logs = new Logs({
       ...this.#stores(),
@@ -79,6 +80,7 @@ export class RevisedTable {
     this.stream.length = 0;
   }
 
+  /** A comparison that looks at differences again after 5 minutes, if the options do not differ. */
   compare(options: CompareOptions = {}, deps: Partial<CompareDeps> = {}) {
     const { items, tables, blobs, revisions: logs } = this;
     return compareTable(
@@ -93,8 +95,13 @@ export class RevisedTable {
         onFailure: (_, error) => void this.failures.push(error),
         ...deps,
       },
-      options,
+      { settleSeconds: 300, ...options },
     );
+  }
+
+  /** A comparison by the schedule, on a machine whose clock may be wrong. */
+  compareLater({ clockErrorMs = 0 } = {}) {
+    return this.compare({ settleSeconds: undefined }, { now: () => this.nowMs + clockErrorMs });
   }
 
   /** The lines of an export, sorted. */

@@ -125,8 +125,9 @@ let monitoring: Stack;
 let services: ReadonlyMap<string, string>;
 
 beforeAll(() => {
-  // With a division policy and the feed the stack has every alarm.
-  stack = readTemplate().expand({ parameters: { SnapshotEveryEntries: '100', Feed: 'on' } });
+  // With a division policy, the feed and revisions the stack has every alarm.
+  const RevisionsStreamArn = 'arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-01-02T03:04:05.678';
+  stack = readTemplate().expand({ parameters: { SnapshotEveryEntries: '100', Feed: 'on', RevisionsStreamArn } });
   monitoring = stack.nested('MonitoringStack');
   services = new Map(
     [...deployedFunctions(stack)].map(([id, { environment }]) => [id, environment.POWERTOOLS_SERVICE_NAME ?? '']),
@@ -293,6 +294,41 @@ test('StreamSilent does not go off for late snapshots if the stream function is 
   expect(deployment.alarms('StreamSilentAlarm')).toEqual([]);
 });
 
+/** Reports what a comparison found each day, and the changes that the stream brought. */
+function comparisons(found: (at: number) => Readonly<Record<string, number>>, changesUntil = END): Deployment {
+  const deployment = new Deployment();
+  for (let at = DEPLOYED + HOUR; at < END; at += DAY) {
+    deployment.invoke('RevisionsFunction', at);
+    for (const [name, value] of Object.entries(found(at))) {
+      deployment.metrics.report('logfold', name, services.get('RevisionsFunction') ?? '', at, value);
+    }
+  }
+  const mapping = stack.ref('RevisionsFunctionStream');
+  for (let at = DEPLOYED; at < changesUntil; at += HOUR) {
+    deployment.metrics.report('AWS/Lambda', 'InvokedEventCount', mapping, at, 3);
+  }
+  return deployment;
+}
+
+test('RevisionsSilent detects a disabled trigger, although comparisons invoke the function', () => {
+  const disabled = DEPLOYED + DAY;
+  const waiting = (at: number) => ({ DifferencesWaiting: at > disabled ? 5 : 0 });
+  const [first] = comparisons(waiting, disabled).alarms('RevisionsSilentAlarm');
+  expect(first).toBeGreaterThan(disabled);
+  expect(first).toBeLessThanOrEqual(disabled + 2 * DAY);
+  expect(comparisons(waiting).alarms('RevisionsSilentAlarm')).toEqual([]);
+  expect(comparisons(() => ({ DifferencesWaiting: 0 }), disabled).alarms('RevisionsSilentAlarm')).toEqual([]);
+});
+
+test('CompareIncomplete lasts until a comparison comes to its end', () => {
+  const end = DEPLOYED + 3 * DAY;
+  const deployment = comparisons((at) => ({ CompareIncompleteSeconds: at < end ? 7 * DAY + 1 : 0 }));
+  const times = deployment.alarms('CompareIncompleteAlarm');
+  expect(times[0]).toBe(DEPLOYED + 2 * HOUR);
+  expect(times.at(-1)).toBe(end + HOUR);
+  expect(comparisons(() => ({ CompareIncompleteSeconds: 6 * DAY })).alarms('CompareIncompleteAlarm')).toEqual([]);
+});
+
 test('FeedFailing detects a sweep that cannot write to the feed', () => {
   const deployment = new Deployment();
   deployment.sweeps(HOUR, (at) => (at > DEPLOYED + DAY ? { feedFailures: 1 } : {}));
@@ -318,13 +354,14 @@ test.each([
   expect(deployment.alarms('FeedFailingAlarm')).toEqual(goesOff ? [DEPLOYED + HOUR] : []);
 });
 
-test('Throttles watches every function', () => {
+test('Throttles watches every function, and RevisionsErrors that of revisions', () => {
   for (const id of deployedFunctions(stack).keys()) {
     const deployment = new Deployment();
     for (let at = DEPLOYED; at < END; at += MINUTE) {
       deployment.metrics.report('AWS/Lambda', 'Throttles', stack.ref(id), at, 1);
     }
-    expect(deployment.alarms('ThrottlesAlarm').length, id).toBeGreaterThan(100);
+    const alarmOf = id === 'RevisionsFunction' ? 'RevisionsErrorsAlarm' : 'ThrottlesAlarm';
+    expect(deployment.alarms(alarmOf).length, id).toBeGreaterThan(100);
   }
 });
 

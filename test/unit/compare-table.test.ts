@@ -6,6 +6,7 @@ import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { type Item, plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
 import type { ItemScanPart } from '../../src/mapping/mapped-items.ts';
+import type { SourceItems } from '../../src/revisions/source-items.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
 import { ownedItem, RevisedTable } from '../support/revised-table.ts';
 
@@ -20,13 +21,23 @@ async function changesOf(table: RevisedTable, owner: string, number: number): Pr
   });
 }
 
+/** The reads of a source table, to replace some of them. */
+function readsOf({ items }: RevisedTable): SourceItems {
+  return {
+    scan: (part) => items.scan(part),
+    get: (keys) => items.get(keys),
+    serviceTime: () => items.serviceTime(),
+  };
+}
+
 describe.each(['item', 'partition'] as const)('compareTable with a log per %s', (per) => {
   test('leaves a table alone whose revisions are complete', async () => {
     const table = new RevisedTable({ per });
     for (let i = 0; i < 12; i++) table.put(ownedItem(`owner ${i % 3}`, i));
     table.remove(ownedItem('owner 0', 0));
     await table.deliver();
-    expect(await table.compare()).toEqual({ items: 22, gaps: 0, failed: 0, continued: false, complete: true });
+    const done = { waiting: 0, continued: false, complete: true, incompleteSeconds: 0 };
+    expect(await table.compare()).toEqual({ items: 22, gaps: 0, failed: 0, ...done });
     expect(await changesOf(table, 'owner 0', 0)).toEqual(['1 Put first', '2 Delete']);
   });
 
@@ -103,7 +114,7 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     table.put(ownedItem('ann', 1));
     await table.deliver();
     const items = {
-      get: table.items.get.bind(table.items),
+      ...readsOf(table),
       async *scan(part: ItemScanPart) {
         for await (const page of table.items.scan(part)) {
           table.put(ownedItem('ann', 1, 'second'));
@@ -159,6 +170,122 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
   });
 });
 
+const [HOUR_MS, DAY_MS] = [3_600_000, 24 * 3_600_000];
+
+describe.each(['item', 'partition'] as const)('a scheduled comparison with a log per %s', (per) => {
+  test('it leaves a change on its way alone, however long the stream lags', async () => {
+    const table = new RevisedTable({ per });
+    table.put(ownedItem('ann', 1));
+    await table.deliver();
+    table.nowMs += 1000;
+    table.put(ownedItem('ann', 1, 'second'));
+    table.put(ownedItem('ann', 2));
+    const made = table.nowMs / 1000;
+    for (let hours = 0; hours < 24; hours += 5) {
+      expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 2, complete: true });
+      table.nowMs += 5 * HOUR_MS;
+    }
+    await table.deliver();
+    expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 0 });
+    const revisions = await table.revisionsOf(ownedItem('ann', 1));
+    expect(revisions.map(({ change, created }) => [change, created])).toEqual([
+      ['Put', made - 1],
+      ['Put', made],
+    ]);
+  });
+
+  test('it records a lost change 25 hours after it saw the difference, with the time of that look', async () => {
+    const table = new RevisedTable({ per });
+    table.put(ownedItem('ann', 1));
+    await table.deliver();
+    table.put(ownedItem('ann', 1, 'second'));
+    table.remove(ownedItem('ann', 1));
+    table.put(ownedItem('ann', 2));
+    table.lose();
+    table.nowMs += HOUR_MS;
+    const seen = table.nowMs / 1000;
+    expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 2 });
+    table.nowMs += 25 * HOUR_MS - 1000;
+    expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 2 });
+    table.nowMs += 1000;
+    expect(await table.compareLater()).toMatchObject({ gaps: 2, waiting: 0, complete: true });
+    for (const number of [1, 2]) {
+      const revisions = await table.revisionsOf(ownedItem('ann', number));
+      expect(revisions.at(-1)).toMatchObject({ change: 'Gap', created: seen });
+    }
+    expect(await table.export()).toEqual(await table.lines());
+  });
+
+  test('a difference that a comparison did not see again starts from zero', async () => {
+    const table = new RevisedTable({ per });
+    table.put(ownedItem('ann', 1));
+    await table.deliver();
+    table.put(ownedItem('ann', 1, 'second'));
+    table.lose();
+    expect(await table.compareLater()).toMatchObject({ waiting: 1 });
+    table.put(ownedItem('ann', 1));
+    table.lose();
+    expect(await table.compareLater()).toMatchObject({ waiting: 0 });
+    table.put(ownedItem('ann', 1, 'second'));
+    table.nowMs += 26 * HOUR_MS;
+    expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 1 });
+  });
+
+  test.each([30, -30])(
+    'a clock that is wrong by %i days neither dates a gap nor decides when it is recorded',
+    async (days) => {
+      const table = new RevisedTable({ per });
+      table.put(ownedItem('ann', 1));
+      table.lose();
+      const seen = table.nowMs / 1000;
+      const wrong = { clockErrorMs: days * DAY_MS };
+      expect(await table.compareLater(wrong)).toMatchObject({ gaps: 0, waiting: 1 });
+      table.nowMs += HOUR_MS;
+      expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 1 });
+      expect(await table.compareLater(wrong)).toMatchObject({ gaps: 0, waiting: 1 });
+      table.nowMs += DAY_MS;
+      expect(await table.compareLater(wrong)).toMatchObject({ gaps: 1 });
+      expect(await table.revisionsOf(ownedItem('ann', 1))).toMatchObject([{ change: 'Gap', created: seen }]);
+      expect(await table.export({ at: new Date(table.nowMs) })).toEqual(await table.lines());
+    },
+  );
+});
+
+test('a comparison in several runs notes what each of them saw, and since when it goes on', async () => {
+  const table = new RevisedTable();
+  for (let i = 0; i < 60; i++) table.put(ownedItem(`owner ${i}`, i));
+  table.lose();
+  const run = () => table.compare({ settleSeconds: undefined, deadline: table.nowMs + 60_000 });
+  const rounds: number[] = [];
+  for (let round = 0; round < 2; round++) {
+    let gaps = 0;
+    for (let complete = false, runs = 0; !complete; runs++) {
+      const result = await run();
+      ({ complete } = result);
+      gaps += result.gaps;
+      expect(result.incompleteSeconds).toBe(complete ? 0 : runs * 60);
+      expect(runs).toBeLessThan(100);
+      if (!complete) table.nowMs += 60_000;
+    }
+    rounds.push(gaps);
+    table.nowMs += 25 * HOUR_MS;
+  }
+  expect(rounds).toEqual([0, 60]);
+  expect(await table.export()).toEqual(await table.lines());
+});
+
+test('a first look in the future, from a wrong clock, does not delay a gap', async () => {
+  const table = new RevisedTable();
+  table.put(ownedItem('ann', 1));
+  table.lose();
+  table.nowMs += 30 * DAY_MS;
+  await table.compareLater();
+  table.nowMs -= 30 * DAY_MS;
+  expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 1 });
+  table.nowMs += 25 * HOUR_MS;
+  expect(await table.compareLater()).toMatchObject({ gaps: 1 });
+});
+
 test('a log that cannot be read does not end a comparison', async () => {
   const table = new RevisedTable();
   for (const number of [1, 2, 3]) table.put(ownedItem('ann', number));
@@ -177,7 +304,7 @@ test('a store that does not answer ends a comparison, which continues later', as
   table.lose();
   let left = 3;
   const items = {
-    scan: table.items.scan.bind(table.items),
+    ...readsOf(table),
     get: async (keys: Parameters<typeof table.items.get>[0]) => {
       if (--left < 0) throw new StoreUnavailableError('no answer');
       return table.items.get(keys);
@@ -249,6 +376,7 @@ test('an attribute that the SDK does not read is no gap', async () => {
   await table.deliver();
   const read = (item: Item): Item => plainItem(item, ['pk', 'sk', 'value']);
   const items = {
+    ...readsOf(table),
     get: async (keys: readonly Item[]) => (await table.items.get(keys)).map((item) => item && read(item)),
     async *scan(part: ItemScanPart) {
       for await (const page of table.items.scan(part)) yield { ...page, items: page.items.map(read) };
@@ -282,7 +410,7 @@ test('the items of a large partition are read and compared 100 at a time', async
   table.lose();
   const steps: string[] = [];
   const items = {
-    scan: table.items.scan.bind(table.items),
+    ...readsOf(table),
     get: async (keys: Parameters<typeof table.items.get>[0]) => {
       steps.push(`get ${keys.length}`);
       return table.items.get(keys);

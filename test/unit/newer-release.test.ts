@@ -38,7 +38,10 @@ const NOTES: Readonly<Record<string, Note>> = {
     read: (blobs) => readAdoptNote(blobs, 'table'),
   },
   'compare.json': {
-    write: (blobs) => writeCompareNote(blobs, 'table', { items: PLACES, logs: PLACES }),
+    write: (blobs) => {
+      const looks = [{ at: 1, again: true, differences: ['abc'] }];
+      return writeCompareNote(blobs, 'table', { rest: { items: PLACES, logs: PLACES, began: 1 }, looks });
+    },
     read: (blobs) => readCompareNote(blobs, 'table'),
   },
   'the stop note': {

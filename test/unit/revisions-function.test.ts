@@ -5,7 +5,10 @@ import { revisionsFunction } from '../../src/functions/revisions-function.ts';
 import type { CompareResult } from '../../src/workers/revisions/compare-table.ts';
 import { StreamedTable } from '../support/streamed-table.ts';
 
-const RESULT: CompareResult = { items: 3, gaps: 1, failed: 0, continued: false, complete: true };
+const RESULT: CompareResult = {
+  ...{ items: 3, gaps: 1, failed: 0, waiting: 0 },
+  ...{ continued: false, complete: true, incompleteSeconds: 0 },
+};
 const INVOCATION = { awsRequestId: 'run', getRemainingTimeInMillis: () => 900_000 };
 
 test('a comparison reports that the stream is off, and goes on', async () => {

@@ -757,7 +757,8 @@ describe('a stack without StreamTrigger', () => {
     expect(alarms(monitoring).includes('UndividedLogsAlarm')).toBe(false);
     const optional = [
       ...['UndividedLogsAlarm', 'FeedFailingAlarm', 'FeedBehindAlarm', 'RevisionsBehindAlarm', 'RevisionsErrorsAlarm'],
-      ...['RevisionsLostAlarm', 'CompareFailuresAlarm', 'GapsFoundAlarm'],
+      ...['RevisionsLostAlarm', 'RevisionsSilentAlarm', 'CompareIncompleteAlarm', 'CompareFailuresAlarm'],
+      'GapsFoundAlarm',
     ];
     expect(alarms(watched).filter((id) => !alarms(monitoring).includes(id))).toEqual(optional);
     expect(without).toEqual([

@@ -16,11 +16,13 @@ export interface DynamoDbSourceItemsOptions {
 
 /** A plain table in DynamoDB. */
 export class DynamoDbSourceItems implements SourceItems {
+  readonly #client: DynamoDBClient;
   readonly #requests: DynamoDbRequests;
   readonly #table: string;
   readonly #keyNames: readonly string[];
 
   constructor(options: DynamoDbSourceItemsOptions) {
+    this.#client = options.client;
     this.#requests = new DynamoDbRequests(options);
     this.#table = options.table;
     this.#keyNames = options.keyNames;
@@ -46,6 +48,12 @@ export class DynamoDbSourceItems implements SourceItems {
     const items = await this.#requests.batchGet(this.#table, different);
     const found = new Map(items.map((item) => [this.#keyOf(item), plainItem(item)]));
     return names.map((name) => found.get(name));
+  }
+
+  serviceTime(): number {
+    // The SDK learns the difference from the date of each answer, because DynamoDB refuses requests
+    // of a machine whose clock is wrong by some minutes.
+    return Date.now() + this.#client.config.systemClockOffset;
   }
 
   #keyOf(item: StoredItem): string {

@@ -10,6 +10,8 @@ export interface MemorySourceItemsOptions {
   readonly keyNames: readonly string[];
   /** Items per page, 1000 by default. */
   readonly pageItems?: number;
+  /** Epoch milliseconds by the clock of the table, which is always right; 0 by default. */
+  readonly now?: () => number;
 }
 
 /** A plain table in memory: the reference for every other one. Every read is consistent. */
@@ -17,10 +19,12 @@ export class MemorySourceItems implements SourceItems {
   readonly #keyNames: readonly string[];
   readonly #pageItems: number;
   readonly #items = new Map<string, Item>();
+  readonly serviceTime: () => number;
 
-  constructor({ keyNames, pageItems = 1000 }: MemorySourceItemsOptions) {
+  constructor({ keyNames, pageItems = 1000, now = () => 0 }: MemorySourceItemsOptions) {
     this.#keyNames = keyNames;
     this.#pageItems = pageItems;
+    this.serviceTime = now;
   }
 
   /**

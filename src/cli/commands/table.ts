@@ -24,8 +24,6 @@ import { type Output, writeFile, writeStandardOutput } from '../output.ts';
 import { lineParts } from '../output-parts.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
 
-const WAIT = 300;
-
 const HELP = `
 These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
 who changed it. The reducer is items by default.
@@ -38,8 +36,10 @@ revisions lists what an item has been. KEY is its primary key as JSON, such as {
 {"id":{"S":"a"},"number":{"N":"7"}}. A Gap stands for changes that are lost: only the item after them is known.
 
 compare finds changes that the stream lost. It reads the table and the revisions. A difference may be a change on its
-way, so it looks again after --wait, then records a Gap. The first run also records items that are older than the
-stream. Interrupt it and run it again: it continues where it stopped.
+way, so it is noted only. A run that begins 25 hours later records a Gap if nothing has changed: the stream keeps no
+record for longer. If you know that all changes are recorded, give --wait: the run then looks again after that time.
+Each item that is older than the stream is a difference too. Interrupt the command and run it again: it continues where
+it stopped.
 
 Without --per, the logs that exist tell whether items or partition keys have logs. If there are none yet, compare makes
 logs of items: give --per partition if the deployment has RevisionsPer=partition.`;
@@ -85,7 +85,7 @@ export function tableCommand() {
       ).choices(LOG_KINDS),
     )
     .option('--actor <attribute>', 'for compare: the attribute that names who changed an item')
-    .option('--wait <duration>', `for compare: the wait before a second look; default: ${WAIT}s`, parseDuration)
+    .option('--wait <duration>', 'for compare: look again after this time; by default a later run does', parseDuration)
     .option(
       '--read-units <n>',
       `for compare: use at most so many read units of the table per second; default: ${READ_UNITS}`,
@@ -259,7 +259,7 @@ async function compare(
   output: Output,
   request: TableOptions & { readonly table: string; readonly stop: AbortSignal },
 ): Promise<void> {
-  const { table, actor, wait = WAIT, readUnits = READ_UNITS, stop } = request;
+  const { table, actor, wait, readUnits = READ_UNITS, stop } = request;
   const { deps, logs, lost } = environment;
   const place = await openDynamoDb(request);
   try {
@@ -294,12 +294,18 @@ async function compare(
 }
 
 function describe(result: CompareResult, failures: readonly LogfoldError[]): string {
-  const { items: compared, gaps, failed, continued, complete } = result;
+  const { items: compared, gaps, failed, waiting, continued, complete } = result;
   const lines = failures.map(({ code, message }) => `FAILED: ${code}: ${message}`);
   if (failed > failures.length) lines.push(`and ${failed - failures.length} more`);
   const from = continued ? ' in the rest of the table' : '';
   lines.push(`${count(compared, 'item')} compared${from}, ${count(gaps, 'gap')} recorded`);
   if (failed > 0) lines.push(`${count(failed, 'log')} could not be read: the items there are not compared.`);
+  if (waiting > 0) {
+    lines.push(
+      `${count(waiting, 'difference')} may be changes on their way. Run the command again after 25 hours, or now with ` +
+        '--wait 5m if all changes are recorded.',
+    );
+  }
   if (!complete) lines.push('The comparison is not complete: run the command again, and it continues.');
   return lines.join('\n');
 }

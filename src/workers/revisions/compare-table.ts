@@ -1,7 +1,8 @@
 import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
-import { type CompareRest, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
+import { type CompareNote, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
+import { FirstLooks } from './first-looks.ts';
 import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableComparison } from './table-comparison.ts';
 
 /** Parts of the source table, and of the logs, that are read concurrently. */
@@ -12,10 +13,16 @@ const MAX_WAITING = 20_000;
 const NOTE_EVERY_MS = 60_000;
 /** Time that a run with a deadline keeps for its last differences, in milliseconds. */
 const RESERVE_MS = 60_000;
-const SETTLE_SECONDS = 300;
+/**
+ * A record of DynamoDB Streams is gone after 24 hours, and its delivery takes minutes. After this
+ * time, no change is on its way that is older than a look at its item.
+ */
+const ON_THE_WAY_SECONDS = 25 * 3600;
 
 export interface CompareDeps extends ComparisonDeps {
   readonly blobs: BlobStore;
+  /** Epoch milliseconds by the clock of this machine, which may be wrong. */
+  readonly now: () => number;
   /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
   /**
@@ -27,9 +34,10 @@ export interface CompareDeps extends ComparisonDeps {
 
 export interface CompareOptions {
   /**
-   * Seconds after which an item that differs from its newest revision is read again; 300 by
-   * default. It must be more than the age of the stream's records when they are recorded. Otherwise
-   * a change that is on its way is recorded as a gap first.
+   * Seconds after which this run reads an item again that differs from its newest revision. It must
+   * be more than the age of the stream's records when they are recorded. Otherwise a change that is
+   * on its way is recorded as a gap first, with a wrong time. By default the run leaves differences
+   * to a later run, 25 hours after the first look: the stream has no older record then.
    */
   readonly settleSeconds?: number | undefined;
   /**
@@ -48,10 +56,14 @@ export interface CompareResult {
   readonly gaps: number;
   /** Logs that could not be read. */
   readonly failed: number;
+  /** Differences of this comparison that a later one looks at again. */
+  readonly waiting: number;
   /** Whether an earlier run had compared a part. */
   readonly continued: boolean;
   /** Whether everything is compared. If not, the next run continues where this one stopped. */
   readonly complete: boolean;
+  /** Seconds since the first run of this comparison began; 0 if it is complete. */
+  readonly incompleteSeconds: number;
 }
 
 /** Differences that wait until they are looked at again. */
@@ -67,29 +79,34 @@ interface Waiting {
 /**
  * Finds the changes of a source table that its stream lost. Compares each item with its newest
  * revision, then each item that exists by its revisions with the table. A difference may be a
- * change on its way, so the item is read again after a while, consistently. If neither the item nor
- * its newest revision has changed by then, the item becomes a `Gap` revision, directly behind the
- * revision that was compared. If the item has changed, the record of that change shows the gap.
+ * change on its way, so the item is read again later, consistently: after `settleSeconds`, or by a
+ * run that begins 25 hours after the first look. If neither the item nor its newest revision has
+ * changed by then, the item becomes a `Gap` revision, directly behind the revision that was
+ * compared, with the time of the first look. If the item has changed, the record of that change
+ * shows the gap. Times are those of the source table's service, because the clock of this machine
+ * may be wrong.
  *
- * The first run also records the items that are older than the stream: their first revision is a
- * `Gap`.
+ * The first comparisons also record the items that are older than the stream: their first revision
+ * is a `Gap`.
  *
- * A run notes in the bucket where it stopped. A crash loses at most the last minute of reading. A
- * run costs a scan of the source table, a consistent read of each item that has revisions, and what
- * it costs to open each log twice.
+ * A run notes in the bucket where it stopped, and what it saw first. A crash loses at most the last
+ * minute of reading. A run costs a scan of the source table, a consistent read of each item that
+ * has revisions, and what it costs to open each log twice.
  * @throws ObjectInvalidError if the note cannot be read
  */
 export async function compareTable(deps: CompareDeps, options: CompareOptions = {}): Promise<CompareResult> {
   const { table, keyNames, per } = deps.logs.source;
   const source = JSON.stringify([table, keyNames, per]);
   const noted = await readCompareNote(deps.blobs, source);
-  const run = new CompareRun(deps, options, { source, rest: noted });
+  const run = new CompareRun(deps, options, { source, ...noted });
   try {
     await run.compareAll();
   } finally {
     await run.note();
   }
-  return { ...run.comparison.counts, continued: noted !== undefined, complete: isComplete(run.rest) };
+  const { comparison, waiting, incompleteSeconds } = run;
+  const complete = isComplete(run.rest);
+  return { ...comparison.counts, waiting, continued: noted.rest !== undefined, complete, incompleteSeconds };
 }
 
 class CompareRun {
@@ -97,22 +114,28 @@ class CompareRun {
   readonly rest: { readonly items: ScanPlace[]; readonly logs: ScanPlace[] };
   readonly #deps: CompareDeps;
   readonly #source: string;
-  readonly #settleMs: number;
+  /** Epoch seconds. */
+  readonly #began: number;
+  readonly #looks: FirstLooks;
+  /** Undefined if differences wait for a later run. */
+  readonly #settleMs: number | undefined;
   readonly #deadline: number;
   readonly #stop: AbortSignal | undefined;
   #notedAt: number;
 
   constructor(
     deps: CompareDeps,
-    { settleSeconds = SETTLE_SECONDS, deadline = Number.POSITIVE_INFINITY, stop }: CompareOptions,
-    { source, rest }: { readonly source: string; readonly rest: CompareRest | undefined },
+    { settleSeconds, deadline = Number.POSITIVE_INFINITY, stop }: CompareOptions,
+    { source, rest, looks }: CompareNote & { readonly source: string },
   ) {
     this.comparison = new TableComparison(deps);
     const beginning = Array.from({ length: PARTS }, () => 'beginning' as const);
     this.rest = { items: [...(rest?.items ?? beginning)], logs: [...(rest?.logs ?? beginning)] };
     this.#deps = deps;
     this.#source = source;
-    this.#settleMs = settleSeconds * 1000;
+    this.#began = Math.min(rest?.began ?? Number.POSITIVE_INFINITY, this.#seconds());
+    this.#looks = new FirstLooks(looks);
+    this.#settleMs = settleSeconds === undefined ? undefined : settleSeconds * 1000;
     this.#deadline = deadline;
     this.#stop = stop;
     this.#notedAt = deps.now();
@@ -126,10 +149,26 @@ class CompareRun {
     }
   }
 
-  /** Notes where the run has come. */
+  /** Differences that a later run looks at again. */
+  get waiting(): number {
+    return this.#looks.count;
+  }
+
+  get incompleteSeconds(): number {
+    return isComplete(this.rest) ? 0 : this.#seconds() - this.#began;
+  }
+
+  /** Notes where the run has come, and what it saw. */
   async note(): Promise<void> {
     this.#notedAt = this.#deps.now();
-    await writeCompareNote(this.#deps.blobs, this.#source, isComplete(this.rest) ? undefined : this.rest);
+    const isOver = isComplete(this.rest);
+    const rest = isOver ? undefined : { ...this.rest, began: this.#began };
+    await writeCompareNote(this.#deps.blobs, this.#source, { rest, looks: this.#looks.note(isOver) });
+  }
+
+  /** Epoch seconds by the clock of the source table. */
+  #seconds(): number {
+    return Math.floor(this.#deps.items.serviceTime() / 1000);
   }
 
   async #compareParts(places: ScanPlace[], pages: (part: ItemScanPart) => AsyncIterable<ComparedPage>): Promise<void> {
@@ -160,22 +199,43 @@ class CompareRun {
     };
     const part = { index, of: places.length, after: from === 'beginning' ? undefined : from.after };
     let isThrough = true;
-    for await (const { logs, next } of pages(part)) {
+    const settleMs = this.#settleMs ?? 0;
+    for await (const { logs: differing, next } of pages(part)) {
+      const logs = this.#settleMs === undefined ? this.#due(differing) : differing;
       const differences = logs.reduce((sum, each) => sum + each.differences.length, 0);
       const last = waiting.at(-1);
       if (differences === 0 && last !== undefined) last.next = next;
-      else waiting.push({ logs, next, count: differences, dueMs: now() + (differences === 0 ? 0 : this.#settleMs) });
+      else waiting.push({ logs, next, count: differences, dueMs: now() + (differences === 0 ? 0 : settleMs) });
       count += differences;
       await onPage?.();
       while (waiting[0] !== undefined && (waiting[0].dueMs <= now() || count > MAX_WAITING)) {
         if (!(await settleOldest())) return;
       }
-      if (!this.#isOver(this.#settleMs + RESERVE_MS)) continue;
+      if (!this.#isOver(settleMs + RESERVE_MS)) continue;
       isThrough = false;
       break;
     }
     while (waiting.length > 0) if (!(await settleOldest())) return;
     if (isThrough) places[index] = 'end';
+  }
+
+  /**
+   * The differences that an earlier run saw long ago, so that no change is on its way. Notes the
+   * others.
+   */
+  #due(logs: readonly DifferingLog[]): DifferingLog[] {
+    const now = this.#seconds();
+    const due = logs.map(({ log, differences }) => {
+      const old = differences.flatMap((difference) => {
+        const id = this.comparison.idOf(difference);
+        const seen = this.#looks.see(id, now);
+        if (seen + ON_THE_WAY_SECONDS > now) return [];
+        this.#looks.forget(id);
+        return [{ ...difference, seen }];
+      });
+      return { log, differences: old };
+    });
+    return due.filter(({ differences }) => differences.length > 0);
   }
 
   /** Whether less than a time in milliseconds is left. */

@@ -1,5 +1,5 @@
 import pLimit from 'p-limit';
-import { toHex } from '../../codec/bytes.ts';
+import { toBase64, toHex } from '../../codec/bytes.ts';
 import { encodeValue } from '../../codec/canonical.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { EntryRejectedError, isOfOneLog, type LogfoldError, LogNotFoundError } from '../../errors.ts';
@@ -30,8 +30,6 @@ export interface ComparisonDeps {
   /** The tables that hold these logs. */
   readonly tables: Pick<TableReader, 'allSegments'>;
   readonly platform: Pick<ChunkPlatform, 'sha256'>;
-  /** Epoch milliseconds. */
-  readonly now: () => number;
   /** Called for each log that cannot be read, and whose items are left out. */
   readonly onFailure?: ((log: LogId, error: LogfoldError) => void) | undefined;
   /** Called with the number of items that were compared. */
@@ -39,12 +37,14 @@ export interface ComparisonDeps {
 }
 
 /** An item that differs from its newest revision. Small: many of them wait. */
-interface Difference {
+export interface Difference {
   readonly keys: Item;
   /** The number of the newest revision; 0 if there is none. */
   readonly revision: number;
   /** A hash of the item. */
   readonly image: string;
+  /** When it was seen first, in epoch seconds by the clock of the source table. */
+  readonly seen: number;
 }
 
 /** The items of one log that differ from their newest revisions. */
@@ -116,6 +116,13 @@ export class TableComparison {
     }
   }
 
+  /** A short hash of a difference: 72 bits, because a million of them may wait. */
+  idOf({ keys, revision, image }: Difference): string {
+    const { platform, logs } = this.#deps;
+    const hash = platform.sha256(encodeValue([itemKey(logs.source, keys), revision, image]));
+    return toBase64(hash.slice(0, 9));
+  }
+
   /**
    * Looks at differences again, and appends a gap for each item that is still as it was, if its
    * newest revision is too.
@@ -184,13 +191,15 @@ export class TableComparison {
   }
 
   async #differences(state: ItemsState | undefined, present: readonly PresentItem[]): Promise<Difference[]> {
-    const { source } = this.#deps.logs;
+    const { items, logs } = this.#deps;
+    const { source } = logs;
+    const seen = Math.floor(items.serviceTime() / 1000);
     const differences: Difference[] = [];
     for (const { keys, item } of present) {
       const last = state && (await lastRevisions(state, itemKey(source, keys))).last;
       const image = this.#imageOf(item);
       if (image === this.#imageOf(last?.item)) continue;
-      differences.push({ keys: plainItem(keys, source.keyNames), revision: last?.revision ?? 0, image });
+      differences.push({ keys: plainItem(keys, source.keyNames), revision: last?.revision ?? 0, image, seen });
     }
     return differences;
   }
@@ -217,10 +226,9 @@ export class TableComparison {
   }
 
   async #recordSome(log: LogId, differences: readonly Difference[]): Promise<void> {
-    const { items, logs, now } = this.#deps;
+    const { items, logs } = this.#deps;
     const keys = differences.map((difference) => difference.keys);
     const present = await readPresent(items, keys);
-    const created = Math.floor(now() / 1000);
     const settled = differences.flatMap((difference, i) => {
       const item = present[i]?.item;
       return this.#imageOf(item) === difference.image ? [{ ...difference, item }] : [];
@@ -230,11 +238,11 @@ export class TableComparison {
       log,
       async (document, { wasOpen }) => {
         if (wasOpen) await document.refresh();
-        for (const { keys: each, item, revision } of settled) {
+        for (const { keys: each, item, revision, seen } of settled) {
           const before = await lastRevisions(document.state, itemKey(logs.source, each));
           if ((before.last?.revision ?? 0) !== revision) continue;
           try {
-            await document.append(gapRevision(logs.source, before, { keys: each, item, created }));
+            await document.append(gapRevision(logs.source, before, { keys: each, item, created: seen }));
             this.#gaps++;
           } catch (error) {
             // Another process was faster. The next comparison looks at the item again.
@@ -242,7 +250,7 @@ export class TableComparison {
           }
         }
       },
-      created,
+      Math.min(...settled.map(({ seen }) => seen)),
     );
   }
 

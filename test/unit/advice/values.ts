@@ -39,6 +39,7 @@ import { sheetOf } from '../../../src/state/spreadsheet/reducer.ts';
 import { checkBlobKey, rootKey } from '../../../src/store/keys.ts';
 import { checkKey } from '../../../src/tree/key.ts';
 import { RangeDeletes } from '../../../src/tree/range-delete.ts';
+import type { CompareResult } from '../../../src/workers/revisions/compare-table.ts';
 import { nodeStore } from '../../support/chunks.ts';
 import { lambdaContext } from '../../support/lambda-events.ts';
 import { allEntries, EDITED_SHEET, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
@@ -305,7 +306,10 @@ export const VALUES: Cases = {
     },
   'Give {"compare": true}, perhaps with settleSeconds': async (refused) => {
     const table = new RevisedTable();
-    const compared = { items: 0, gaps: 0, failed: 0, continued: false, complete: true };
+    const compared: CompareResult = {
+      ...{ items: 0, gaps: 0, failed: 0, waiting: 0 },
+      ...{ continued: false, complete: true, incompleteSeconds: 0 },
+    };
     const deps = { logs: async () => table.revisions, compare: async () => compared, report: () => undefined };
     const run = revisionsFunction({ ...deps, checkStream: async () => undefined, now: Date.now });
     const advice = await refused(() => run({ compare: 1 }, lambdaContext(900_000, 'request')));
