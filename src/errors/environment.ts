@@ -38,6 +38,11 @@ export class StoreUnavailableError extends LogfoldError {
   override readonly code = 'STORE_UNAVAILABLE';
 }
 
+/** A disk takes no more data: it is full, over its quota or read-only. Nothing was stored. */
+export class DiskFullError extends LogfoldError {
+  override readonly code = 'DISK_FULL';
+}
+
 /** Every attempt failed. `attempts` counts them; `cause` is the last failure. */
 export class AttemptsExhaustedError extends LogfoldError {
   override readonly code = 'ATTEMPTS_EXHAUSTED';

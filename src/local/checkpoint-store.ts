@@ -1,6 +1,7 @@
 import { open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { translateDiskFull } from '../adapters/filesystem/disk-full.ts';
 import { parseJson } from '../codec/json.ts';
 import { EngineError } from '../errors.ts';
 
@@ -75,7 +76,14 @@ export class FileCheckpointStore implements CheckpointStore {
     return checkpoint?.streamArn === this.#streamArn ? checkpoint.position : {};
   }
 
+  /** @throws DiskFullError if the disk takes no more data */
   async save(position: StreamPosition): Promise<void> {
+    await this.#save(position).catch((error: unknown) => {
+      throw translateDiskFull(error, this.#dir);
+    });
+  }
+
+  async #save(position: StreamPosition): Promise<void> {
     const path = checkpointPath(this.#dir, this.#of);
     const temporary = `${path}.${process.pid}.tmp`;
     const file = await open(temporary, 'w');

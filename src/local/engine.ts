@@ -5,9 +5,18 @@ import { dirname, extname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import { translateDiskFull } from '../adapters/filesystem/disk-full.ts';
 import { withFileLock } from '../adapters/filesystem/file-lock.ts';
 import { parseJson } from '../codec/json.ts';
-import { EngineError, ResourceMissingError, textOf, UsageError } from '../errors.ts';
+import {
+  DiskFullError,
+  EngineError,
+  isLogfoldError,
+  ResourceMissingError,
+  shellWord,
+  textOf,
+  UsageError,
+} from '../errors.ts';
 import { ENGINE_NAMES, engineArguments, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
@@ -99,11 +108,21 @@ async function dataDirectory(dir: string): Promise<string> {
     await rmdir(await mkdtemp(join(dir, '.writable-')));
     return await realpath(dir);
   } catch (cause) {
+    if (hasData(dir)) throw notWritable(dir, cause);
     throw new UsageError(`'${dir}' cannot be a data directory: ${textOf(cause)}`, {
       advice: 'Choose a directory that you can create or write to',
       cause,
     });
   }
+}
+
+/** The error for a directory whose data is there, such as a backup on a read-only disk. */
+function notWritable(dir: string, cause: unknown): unknown {
+  if (cause instanceof Error && 'code' in cause && cause.code === 'ENOSPC') return translateDiskFull(cause, dir);
+  return new UsageError(`the engine cannot write to '${dir}', which it also does to read: ${textOf(cause)}`, {
+    advice: `Copy the directory first: cp -R ${shellWord(dir)} copy && chmod -R u+w copy; then give --local copy`,
+    cause,
+  });
 }
 
 /**
@@ -196,10 +215,11 @@ async function startSupervisor(dir: string): Promise<() => void> {
     const outcome = supervisorAnswer.parse(parseJson(await answer));
     if (outcome.started) return release;
     const { code, reason, advice } = outcome;
+    if (code === 'DISK_FULL') throw new DiskFullError(reason, { advice });
     throw code === 'USAGE' ? new UsageError(reason, { advice }) : new EngineError(reason, { advice });
   } catch (error) {
     release();
-    if (error instanceof EngineError || error instanceof UsageError) throw error;
+    if (isLogfoldError(error)) throw error;
     throw new EngineError(`the engine of ${dir} did not start`, { advice: `See ${dir}/engine.log`, cause: error });
   } finally {
     await log.close();

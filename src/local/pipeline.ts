@@ -1,6 +1,7 @@
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import type { SQSEvent } from 'aws-lambda';
 import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
+import { DiskFullError } from '../errors.ts';
 import type { JobEvent, RevisionsEvent, StreamEvent } from '../functions/function-event.ts';
 import type { Invocation } from '../functions/invocation.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
@@ -93,19 +94,27 @@ export interface PipelineOptions {
  * Lambda does, and runs the jobs of each log one after the other. It saves the stream position
  * before the oldest unfinished job. If the process dies, the next process finds every unfinished
  * job again. While many jobs wait, it does not read on.
+ * @throws DiskFullError if a job or the feed cannot be stored; the stream position stays before it
  */
-export async function runPipeline(options: PipelineOptions): Promise<void> {
+export async function runPipeline(given: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { types, division = NO_DIVISION, mapping, endAt } = options;
-  const feed = options.feed && dividedFeed(options.feed, toQueue(queue));
+  const { types, division = NO_DIVISION, mapping, endAt } = given;
+  const feed = given.feed && dividedFeed(given.feed, toQueue(queue));
   // The deployed event source mapping has the same filter, so that an item without a type does not
   // block the shard.
   const reserved: (string | undefined)[] = [types.snapshot, types.endSegment];
   const passesAll = divides(division) || mapping !== undefined || feed !== undefined;
   const passes = passesAll ? () => true : (type?: string) => reserved.includes(type);
-  const report = options.onEvent;
-  const onStream = streamFunction({ queue: toQueue(queue), types, division, mapping, feed, endAt, report });
   const stop = new AbortController();
+  // Neither another try nor another job can help until a person makes room. Retries would use up
+  // the tries of all jobs, and discard stream records.
+  const report = (event: PipelineEvent): void => {
+    given.onEvent(event);
+    const full = 'error' in event ? diskFullIn(event.error) : undefined;
+    if (full !== undefined) stop.abort(full);
+  };
+  const options: PipelineOptions = { ...given, onEvent: report };
+  const onStream = streamFunction({ queue: toQueue(queue), types, division, mapping, feed, endAt, report });
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({
     client: options.streams,
@@ -151,7 +160,14 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
   const results = await Promise.allSettled(parts);
   const failed = results.find((result) => result.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
+  if (stop.signal.reason instanceof DiskFullError) throw stop.signal.reason;
   await commit();
+}
+
+/** The DiskFullError that an error is or was caused by. */
+function diskFullIn(error: unknown): DiskFullError | undefined {
+  if (error instanceof DiskFullError) return error;
+  return error instanceof Error ? diskFullIn(error.cause) : undefined;
 }
 
 /** The newest error of each job that failed, by the id of its message. */

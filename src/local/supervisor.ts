@@ -6,6 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { createServer, type Socket } from 'node:net';
+import { translateDiskFull } from '../adapters/filesystem/disk-full.ts';
 import { LogfoldError, textOf } from '../errors.ts';
 import { readCheckpoint } from './checkpoint-store.ts';
 import { chooseEngine, dataPath } from './engine-program.ts';
@@ -131,7 +132,8 @@ const supervisor = new Supervisor(dir);
 process.stdout.on('error', () => {});
 try {
   await supervisor.start();
-} catch (error) {
+} catch (thrown) {
+  const error = translateDiskFull(thrown, dir);
   console.error(error);
   const { code, reason, advice } =
     error instanceof LogfoldError ? error : { code: undefined, reason: textOf(error), advice: undefined };

@@ -13,6 +13,7 @@ import {
   ResourceMissingError,
   SegmentClosedError,
   SegmentWithoutSnapshotError,
+  StoreUnavailableError,
   TooLargeError,
 } from '../../src/errors.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
@@ -1075,12 +1076,27 @@ describe('the dynamodb log store alone', () => {
   ])('retrying is %s for %s with %j', (expected, name, CancellationReasons) => {
     const error = Object.assign(new Error('no'), { name, ...(CancellationReasons && { CancellationReasons }) });
     expect(isRetryable(error)).toBe(expected);
+    expect(isRetryable(translateDynamoDbError(error, ['entries']))).toBe(expected);
   });
 
   test('it does not retry if the SDK sent the request twice, because the first may have succeeded', () => {
     const rejected = (attempts: number) =>
       Object.assign(new Error('no'), { name: 'ThrottlingException', $metadata: { attempts } });
     expect([1, 2].map((attempts) => isRetryable(rejected(attempts)))).toEqual([true, false]);
+  });
+
+  test.each([
+    ['ProvisionedThroughputExceededException', 400],
+    ['ThrottlingException', 400],
+    ['InternalServerError', 500],
+  ])('%s names the table and is no error of the caller', (name, httpStatusCode) => {
+    const error = Object.assign(new Error('not now'), { name, $metadata: { httpStatusCode } });
+    const translated = translateDynamoDbError(error, ['entries']);
+    expect(translated).toBeInstanceOf(StoreUnavailableError);
+    expect(translated).toHaveProperty(
+      'message',
+      `table 'entries' cannot answer now: ${name}: not now. Try again later; if this is frequent, raise its capacity or send fewer requests.`,
+    );
   });
 
   test('it recognizes an item that is too large from a cancelled transaction', () => {

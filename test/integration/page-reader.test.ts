@@ -184,7 +184,8 @@ describe('an answer with an error', () => {
     await expect(query([failure(400, 'ResourceNotFoundException')])).rejects.toBeInstanceOf(ResourceMissingError);
     expect(server.received.length).toBe(1);
     const throttled = await query([failure(400, 'ThrottlingException')]).catch((error: unknown) => error);
-    expect(throttled).toMatchObject({ name: 'ThrottlingException', $metadata: { attempts: ATTEMPTS } });
+    expect(throttled).toBeInstanceOf(StoreUnavailableError);
+    expect(throttled).toMatchObject({ cause: { name: 'ThrottlingException', $metadata: { attempts: ATTEMPTS } } });
   });
 });
 

@@ -1,5 +1,8 @@
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { expect, onTestFinished, test } from 'vitest';
 import { openEnvironment } from '../../src/cli/environment.ts';
+import { DiskFullError } from '../../src/errors.ts';
 import { encodeSegmentId, type LogId } from '../../src/ids/log-id.ts';
 import { type PipelineOptions, runPipeline } from '../../src/local/pipeline.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -52,7 +55,7 @@ async function setUp() {
     return { begun, ended, idle, stop };
   };
   const place = async (): Promise<string | undefined> => Object.values(await checkpoints.load())[0];
-  return { client: environment.logs.client, held, start, place };
+  return { directory: local, client: environment.logs.client, held, start, place };
 }
 
 test('the pipeline saves its place before the oldest unfinished job, although its queue is never empty', async () => {
@@ -85,6 +88,29 @@ test('the pipeline saves its place before the oldest unfinished job, although it
   const second = start();
   await expect.poll(() => second.ended, PATIENT).toEqual([logs.at(-1)]);
   await second.stop();
+});
+
+test('the pipeline ends at a full disk, and its place stays before the job', async () => {
+  const { client, start, place, directory } = await setUp();
+  const log = await client.createLog();
+  const before = await place();
+  const database = new DatabaseSync(join(directory, 'dynamodb.sqlite'), { timeout: 60_000 });
+  onTestFinished(() => database.close());
+  // The words of SQLite when the disk is full. The engine passes them on.
+  for (const change of ['INSERT', 'UPDATE']) {
+    database.exec(
+      `CREATE TRIGGER full_${change} BEFORE ${change} ON "Entry" BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END`,
+    );
+  }
+  await expect(client.addSnapshot(log)).rejects.toThrow(DiskFullError);
+  const pipeline = start({ untilIdle: true });
+  await expect(pipeline.idle).rejects.toThrow(DiskFullError);
+  expect(pipeline.begun).toEqual([log]);
+  expect(await place()).toBe(before);
+  for (const change of ['INSERT', 'UPDATE']) database.exec(`DROP TRIGGER full_${change}`);
+  const next = start({ untilIdle: true });
+  await next.idle;
+  expect(next.ended).toEqual([log]);
 });
 
 test('the pipeline does not read on while many jobs wait', async () => {

@@ -129,7 +129,10 @@ describe('a single fault', () => {
     const [log] = LOGS;
     await life.create(log);
     set(firstOf(always('answer lost', 'PutItem', { to: 1 }), always('DynamoDB: throttling', 'PutItem')));
-    await expect(life.client.addEntry(log, SET)).rejects.toHaveProperty('name', 'ThrottlingException');
+    await expect(life.client.addEntry(log, SET)).rejects.toMatchObject({
+      code: 'STORE_UNAVAILABLE',
+      cause: { name: 'ThrottlingException' },
+    });
     // Only the SDK retries: the client adds no retries of its requests.
     expect(http.sent).toHaveLength(SDK_RETRIES.attempts);
     set(() => undefined);
@@ -159,7 +162,7 @@ describe('a single fault', () => {
     ['S3: KMS throttles, with prefix', 'KMS.ThrottlingException'],
     ['DynamoDB: throughput', 'ProvisionedThroughputExceededException'],
     ['DynamoDB: internal error', 'InternalServerError'],
-    ['connection reset', 'StoreUnavailableError'],
+    ['connection reset', 'Error'],
   ])(
     'a job that meets only this fault fails after one bounded call and does not stop its log: %s',
     async (fault, name) => {
@@ -168,7 +171,10 @@ describe('a single fault', () => {
       await life.create(log);
       const job = { kind: 'snapshot', log, position: { segment: 0, entry: 0 } } as const;
       set(always(fault));
-      await expect(completeSnapshot(life.deps, job)).rejects.toHaveProperty('name', name);
+      await expect(completeSnapshot(life.deps, job)).rejects.toMatchObject({
+        code: 'STORE_UNAVAILABLE',
+        cause: { name },
+      });
       expect(http.invocations().filter((requests) => requests.length > 1)).toHaveLength(1);
       expect(http.sent.filter((sent) => sent.fault !== undefined)).toHaveLength(SDK_RETRIES.attempts);
       set(() => undefined);

@@ -1,4 +1,4 @@
-import { CredentialsError, ResourceMissingError, StoreUnavailableError } from '../../errors.ts';
+import { CredentialsError, DiskFullError, ResourceMissingError, StoreUnavailableError } from '../../errors.ts';
 
 // Error names of the services, which the SDK passes on as Error.name. They differ by protocol.
 const CREDENTIALS = new Set([
@@ -41,11 +41,32 @@ const UNREACHABLE = new Set([
   'TimeoutError',
 ]);
 
+// Error names of a service that refuses a request only for now.
+const BUSY = new Set([
+  'KMS.ThrottlingException',
+  'LimitExceededException',
+  'ProvisionedThroughputExceededException',
+  'RequestLimitExceeded',
+  'RequestThrottled',
+  'SlowDown',
+  'Throttled',
+  'ThrottledException',
+  'Throttling',
+  'ThrottlingException',
+  'TooManyRequestsException',
+  'TransactionConflictException',
+  'TransactionInProgressException',
+]);
+
+/** SQLite's words. Both local engines keep their data with SQLite, and answer with status 500. */
+const FULL = 'database or disk is full';
+
 /**
  * Translates an error of the SDK.
  * @param resource names the resource in the message, such as `bucket 'orders'`
- * @returns a CredentialsError, a ResourceMissingError, a StoreUnavailableError if the service was
- * not reached, or the same error for all other errors
+ * @returns a CredentialsError, a ResourceMissingError, or a DiskFullError if the disk of a local
+ * engine is full. A StoreUnavailableError if the service was not reached, failed or refuses the
+ * request for now. The same error for all other errors
  */
 export function translateAwsError(error: unknown, resource: string): unknown {
   if (!(error instanceof Error)) return error;
@@ -67,5 +88,27 @@ export function translateAwsError(error: unknown, resource: string): unknown {
       cause: error,
     });
   }
+  if (error.message.includes(FULL)) {
+    return new DiskFullError(`the disk of ${resource} is full: ${error.message}`, {
+      advice: 'Make room on that disk, then run the command again',
+      cause: error,
+    });
+  }
+  if (BUSY.has(error.name) || statusOf(error) >= 500) return unavailableNow(error, resource);
   return error;
+}
+
+/** The error for a service that refuses a request for now, or that failed. */
+export function unavailableNow(error: Error, resource: string, reason = error.message): StoreUnavailableError {
+  return new StoreUnavailableError(`${resource} cannot answer now: ${error.name}: ${reason}`, {
+    advice: 'Try again later; if this is frequent, raise its capacity or send fewer requests',
+    cause: error,
+  });
+}
+
+/** The HTTP status of an answer with an error; 0 if there is none. */
+function statusOf(error: Error): number {
+  const metadata = '$metadata' in error ? error.$metadata : undefined;
+  if (typeof metadata !== 'object' || metadata === null || !('httpStatusCode' in metadata)) return 0;
+  return Number(metadata.httpStatusCode ?? 0);
 }

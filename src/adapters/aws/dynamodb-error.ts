@@ -1,6 +1,6 @@
-import { TooLargeError, UsageError } from '../../errors.ts';
+import { StoreUnavailableError, TooLargeError, UsageError } from '../../errors.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { translateAwsError } from './aws-error.ts';
+import { translateAwsError, unavailableNow } from './aws-error.ts';
 
 // Rejections before any write. Time-outs, lost connections and failures of the service are missing
 // here, because the request may have succeeded. TransactionInProgressException is missing, because
@@ -21,8 +21,13 @@ const REJECTED_REASONS = new Set(['None', 'ProvisionedThroughputExceeded', 'Thro
  * was a rejection then, but an earlier request whose answer was lost may have succeeded.
  */
 export function isRetryable(error: unknown): boolean {
-  if (!(error instanceof Error) || sentMoreThanOnce(error)) return false;
-  if (REJECTED.has(error.name)) return true;
+  const answer = error instanceof StoreUnavailableError ? error.cause : error;
+  if (!(answer instanceof Error) || sentMoreThanOnce(answer)) return false;
+  return REJECTED.has(answer.name) || isCancelledForNow(answer);
+}
+
+/** Whether a transaction was cancelled only for reasons that may pass. */
+function isCancelledForNow(error: Error): boolean {
   const reasons = cancellationReasons(error);
   return reasons.length > 0 && reasons.every((reason) => REJECTED_REASONS.has(reason));
 }
@@ -78,7 +83,11 @@ export function translateDynamoDbError(error: unknown, tables: readonly string[]
   if (typeof tooLarge === 'string') {
     return new TooLargeError(`DynamoDB does not take an item of this size: ${tooLarge}`, { cause: error });
   }
-  return invalidTableName(error, tables) ?? translateAwsError(error, namesOf(tables));
+  const named = invalidTableName(error, tables);
+  if (named !== undefined) return named;
+  const resource = namesOf(tables);
+  if (!(error instanceof Error) || !isCancelledForNow(error)) return translateAwsError(error, resource);
+  return unavailableNow(error, resource, cancellationReasons(error).join(', '));
 }
 
 /** The error for a rejected table name; undefined if the error has another reason. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Dirent } from 'node:fs';
 import { type FileHandle, link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { StoreUnavailableError, UploadAbortedError } from '../../errors.ts';
+import { UploadAbortedError } from '../../errors.ts';
 import {
   type BlobInfo,
   type BlobPart,
@@ -14,6 +14,7 @@ import {
   type UploadInfo,
 } from '../../store/blob-store.ts';
 import { checkBlobKey } from '../../store/keys.ts';
+import { translateDiskFull } from './disk-full.ts';
 import { withFileLock } from './file-lock.ts';
 import { removeAtExit } from './temporary-paths.ts';
 import { formatUploadName, newUpload, parseUploadName } from './upload-name.ts';
@@ -131,7 +132,7 @@ export class FilesystemBlobStore implements BlobStore {
       });
     } catch (error) {
       await this.#discard(temporary);
-      throw translate(error, dirname(this.#objects));
+      throw translateDiskFull(error, dirname(this.#objects));
     } finally {
       forget();
     }
@@ -221,17 +222,6 @@ export class FilesystemBlobStore implements BlobStore {
       await handle.close();
     }
   }
-}
-
-/** Error codes of a disk that is full, over quota or read-only. */
-const NO_ROOM: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS']);
-
-function translate(error: unknown, directory: string): unknown {
-  if (!(error instanceof Error) || !NO_ROOM.has(codeOf(error))) return error;
-  return new StoreUnavailableError(`the disk of '${directory}' takes no more data: ${error.message}`, {
-    advice: 'Make room on that disk, then run the command again',
-    cause: error,
-  });
 }
 
 interface Walk {

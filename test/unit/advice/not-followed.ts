@@ -5,6 +5,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Try again later',
     'Try again later, or find out what else writes to the same log',
     'Try again later. If this repeats, check what `urlOf` returns',
+    'Try again later; if this is frequent, raise its capacity or send fewer requests',
     'Try again; finished steps are not repeated',
     'Try again. If this repeats, the bucket is not consistent and cannot be collected',
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
@@ -34,6 +35,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Wait until the other process ends, or end it, then try again',
     'Make room on that disk, then run the command again',
     'Write somewhere else',
+    'Copy the directory first: cp -R … copy && chmod -R u+w copy; then give --local copy',
   ],
   'a state that reaches this limit takes more memory and time than a test has': [
     "Run 'logfold status feed': the next epoch begins as soon as this one has a snapshot",
