@@ -39,6 +39,7 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   GRACE_SECONDS: 'GraceSeconds',
   KEEP_SNAPSHOTS: 'KeepSnapshots',
   EXPIRE_WRITE_UNITS: 'ExpireWriteUnits',
+  ADOPT_READ_UNITS: 'AdoptReadUnits',
   REDUCER_MODULE: 'ReducerLayerArn',
   MAPPING: 'Mapping',
   SNAPSHOT_EVERY_ENTRIES: 'SnapshotEveryEntries',
@@ -86,6 +87,8 @@ const policy = z.object({
 });
 // With less, a batch of large entries takes longer than a function has left when its time is up.
 const writeUnits = number({ whole: true, min: 10, max: 1_000_000 });
+// With less, a page of each part takes longer than a function has left when its time is up.
+const readUnits = number({ whole: true, min: 100, max: 1_000_000 }).prefault('1000');
 const reducer = z.object({ REDUCER_MODULE: z.string().default('') });
 
 export const streamEnvironment = schema.extend(division.shape).extend({ SNAPSHOT_QUEUE_URL: z.url() });
@@ -94,7 +97,8 @@ export const workEnvironment = schema
   .extend(stores.shape)
   .extend(policy.shape)
   .extend(reducer.shape)
-  .extend({ SNAPSHOT_QUEUE_URL: z.url(), MAINTENANCE_QUEUE_URL: z.url(), EXPIRE_WRITE_UNITS: writeUnits });
+  .extend({ SNAPSHOT_QUEUE_URL: z.url(), MAINTENANCE_QUEUE_URL: z.url() })
+  .extend({ EXPIRE_WRITE_UNITS: writeUnits, ADOPT_READ_UNITS: readUnits });
 export const revisionsEnvironment = schema
   .extend(division.shape)
   .extend(stores.shape)

@@ -3,6 +3,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { checkDeployment, checkStream } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { openFeedTable } from '../src/adapters/dynamodb/feed-table.ts';
+import { TableMeter } from '../src/adapters/dynamodb/requests.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
@@ -40,7 +41,9 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
   const mapping = mappingOf(settings);
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
-  const logs = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const requests = new TableMeter();
+  const { meter } = requests;
+  const logs = openTables({ client: dynamodb, entryTable, segmentTable, meter, mapping, now: Date.now });
   const tables: LogStore =
     feedTable === undefined ? logs : withFeed(logs, openFeedTable({ client: dynamodb, feedTable }));
   const blobs = new S3BlobStore({ client: s3, bucket });
@@ -58,6 +61,8 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
     },
     mapping,
     dynamodb,
+    /** Counts the requests to the tables of the logs. */
+    requests,
     /** The logs of an application's table; undefined without a mapping. */
     mappedStore,
     /** Registers these logs. */

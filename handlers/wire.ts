@@ -35,7 +35,7 @@ export function wireWork(settings: WorkEnvironment) {
   };
   const readsSizes = division.snapshotEvery.bytes !== undefined;
   const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
-  const { mappedStore, mapped } = wired;
+  const { mappedStore, mapped, requests } = wired;
   return {
     ...wired,
     division,
@@ -45,6 +45,7 @@ export function wireWork(settings: WorkEnvironment) {
         items: mappedStore.applicationTable,
         register: (log: LogId) => mapped.register(log, mappedLayout(division)),
         source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
+        onPage: new RateLimiter({ perSecond: settings.ADOPT_READ_UNITS }).covering(() => requests.readUnits),
       },
     queues,
     queue: jobQueues(queues),

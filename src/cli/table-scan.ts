@@ -18,32 +18,22 @@ export interface TableScanOptions {
 
 /** The pace and the failures of a scan of an application's whole table, which a signal may end. */
 export class TableScan {
-  readonly #meter: TableMeter;
   readonly #stop: AbortSignal;
-  readonly #limiter: RateLimiter;
   readonly #failures: LogfoldError[] = [];
-  #spent: number;
+  /** Waits until the rate has covered the read units of the page. */
+  readonly onPage: () => Promise<void>;
 
   /** @param meter counts the requests of the scan */
   constructor(meter: TableMeter, { readUnits, stop }: TableScanOptions) {
-    this.#meter = meter;
     this.#stop = stop;
-    this.#limiter = new RateLimiter({ perSecond: readUnits, sleep: (ms) => sleep(ms, stop) });
-    this.#spent = meter.readUnits;
+    const limiter = new RateLimiter({ perSecond: readUnits, sleep: (ms) => sleep(ms, stop) });
+    this.onPage = limiter.covering(() => meter.readUnits);
   }
 
   /** The failures that are printed. */
   get failures(): readonly LogfoldError[] {
     return this.#failures;
   }
-
-  /** Waits until the rate has covered the read units of the page. */
-  readonly onPage = async (): Promise<void> => {
-    const { readUnits } = this.#meter;
-    const units = readUnits - this.#spent;
-    this.#spent = readUnits;
-    await this.#limiter.take(units);
-  };
 
   fail(error: LogfoldError): void {
     if (this.#failures.length < SHOWN_FAILURES) this.#failures.push(error);

@@ -74,7 +74,7 @@ export interface SweepFunctionDeps {
   /** Tells consumers where the feed ends; by default nobody is told. */
   readonly publish?: ((checkpoint: number) => Promise<void>) | undefined;
   /** The application's table; undefined if logs are in logfold's own schema. */
-  readonly adopt?: (Pick<AdoptDeps, 'items' | 'register'> & Pick<AdoptOptions, 'source'>) | undefined;
+  readonly adopt?: (Pick<AdoptDeps, 'items' | 'register' | 'onPage'> & Pick<AdoptOptions, 'source'>) | undefined;
   readonly report: (event: SweepEvent) => void;
 }
 

@@ -21,13 +21,20 @@ export interface IndexedItem {
 export interface ItemScanPart {
   readonly index: number;
   readonly of: number;
-  /** Continues after a page of the same part, see {@link LogPage.next}. */
+  /** Continues after a place in the same part, see {@link LogPage}. */
   readonly after?: string | undefined;
 }
 
-/** The logs that one page of a scan found. A log may be in many pages, and also twice in one. */
+/** A log that a page of a scan found. */
+export interface FoundLog {
+  readonly log: LogId;
+  /** Continues the scan of the part behind the items of the log in this page. */
+  readonly after: string;
+}
+
+/** The logs that one page of a scan found, each once. A log may be in many pages. */
 export interface LogPage {
-  readonly logs: readonly LogId[];
+  readonly logs: readonly FoundLog[];
   /** Continues the scan of the part behind this page. */
   readonly next: string;
 }

@@ -15,6 +15,7 @@ import type { ItemScanPart, LogPage } from '../../src/mapping/mapped-items.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY } from '../../src/store/keys.ts';
 import { type AdoptDeps, type AdoptOptions, adoptLogs } from '../../src/workers/adopt/adopt-logs.ts';
+import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 
@@ -41,12 +42,15 @@ class Table {
 
   async *#pages(part: ItemScanPart, onInvalid: (error: ItemInvalidError) => void): AsyncGenerator<LogPage> {
     if (part.index > 1) return;
-    for (let page = Number(part.after ?? -1) + 1; page < PAGES; page++) {
+    const [done = -1, before = LOGS_PER_PAGE] = part.after?.split('/').map(Number) ?? [];
+    for (let page = before < LOGS_PER_PAGE ? done : done + 1; page < PAGES; page++) {
       this.pages++;
       if (part.index === 1 && page === 2) onInvalid(new ItemInvalidError("attribute 'sk' is 0.5"));
-      const first = page * LOGS_PER_PAGE;
-      const logs = Array.from({ length: LOGS_PER_PAGE + 1 }, (_, i) => textLogId(`order-${part.index}-${first + i}`));
-      yield { logs, next: String(page) };
+      const logs = Array.from({ length: LOGS_PER_PAGE + 1 }, (_, i) => {
+        const log = textLogId(`order-${part.index}-${page * LOGS_PER_PAGE + i}`);
+        return { log, after: `${page}/${i}` };
+      });
+      yield { logs: page === done ? logs.slice(before + 1) : logs, next: `${page}/${LOGS_PER_PAGE}` };
     }
   }
 
@@ -83,17 +87,20 @@ describe('adoptLogs', () => {
     expect(await new Table().adopt({}, { register })).toMatchObject({ logs: ALL_LOGS, registered: 4 });
   });
 
-  test('ends behind the current pages when it is stopped, and continues there', async () => {
+  test('ends behind the current logs when it is stopped, and continues there', async () => {
     const table = new Table();
     const stop = new AbortController();
-    const onPage = async (): Promise<void> => stop.abort();
-    const first = await table.adopt({ stop: stop.signal }, { onPage });
+    const register = (log: LogId): Promise<number> => {
+      if (table.registered.length === 3) stop.abort();
+      return table.register(log);
+    };
+    const first = await table.adopt({ stop: stop.signal }, { register });
     expect(first).toMatchObject({ complete: false, continued: false });
-    expect(table.pages).toBeLessThan(2 * PAGES);
-    const second = await table.adopt();
-    expect(second).toMatchObject({ complete: true, continued: true });
-    expect(table.pages).toBe(2 * PAGES);
+    // Each of the two parts registers the log that it has begun.
+    expect(table.registered.length).toBeLessThanOrEqual(5);
+    expect(await table.adopt()).toMatchObject({ complete: true, continued: true });
     expect(new Set(table.registered).size).toBe(ALL_LOGS);
+    expect(table.registered.length).toBeLessThanOrEqual(ALL_LOGS + 2);
     expect(await table.adopt()).toMatchObject({ logs: ALL_LOGS, continued: false });
   });
 
@@ -114,7 +121,7 @@ describe('adoptLogs', () => {
       return table.register(log);
     };
     expect(await table.adopt({ deadline: 15 }, { register })).toMatchObject({ logs: 2, complete: false });
-    expect(await table.adopt()).toMatchObject({ logs: ALL_LOGS, continued: true, complete: true });
+    expect(await table.adopt()).toMatchObject({ logs: ALL_LOGS - 2, continued: true, complete: true });
     expect(new Set(table.registered).size).toBe(ALL_LOGS);
   });
 
@@ -166,19 +173,29 @@ describe('adoptLogs', () => {
 });
 
 describe('the sweep function with adopt', () => {
-  test('registers logs until its time is up, and reports what it found', async () => {
+  test('registers logs until its time is up, within its read units, and reports what it found', async () => {
+    const waits: number[] = [];
+    const sleep = async (ms: number): Promise<void> => void waits.push(ms);
+    const limiter = new RateLimiter({ perSecond: 100, monotonic: () => 0, sleep });
+    let units = 0;
     const sheets = new SheetLogs();
     const table = new Table();
+    const register = (log: LogId): Promise<number> => {
+      units += 10;
+      return table.register(log);
+    };
     const events: SweepEvent[] = [];
     const queue = { send: async () => undefined, depth: async () => 0 };
     const run = sweepFunction({
       ...sheets.deps,
       queues: { snapshot: queue, maintenance: queue },
       policy: DEFAULT_POLICY,
-      adopt: { items: table.items, register: table.register, source: 'orders' },
+      adopt: { items: table.items, register, source: 'orders', onPage: limiter.covering(() => units) },
       report: (event) => events.push(event),
     });
     expect(await run({ adopt: true }, lambdaContext(900_000, 'request'))).toMatchObject({ logs: ALL_LOGS });
+    // One second of units is free.
+    expect(waits.at(-1)).toBe((units / 100 - 1) * 1000);
     expect(events).toMatchObject([
       { kind: 'not adopted', run: 'request', error: { code: 'ITEM_INVALID' } },
       { kind: 'adopted', run: 'request', result: { complete: true } },

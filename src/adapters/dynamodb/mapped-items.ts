@@ -2,7 +2,7 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { decodeItemLine, encodeItemLine } from '../../archive/item-line.ts';
 import { ItemInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import type { Item } from '../../log/attribute.ts';
+import type { Item, StoredItem } from '../../log/attribute.ts';
 import { encodeSegment, segmentKey } from '../../log/item-codec.ts';
 import { storedItems } from '../../log/item-json.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
@@ -69,19 +69,20 @@ export class DynamoDbMappedItems implements MappedItems {
     for await (const { items } of this.#requests.scanPages(input, storedItems)) {
       const last = items.at(-1);
       if (last === undefined) continue;
-      const logs = new Set<LogId>();
+      const logs = new Map<LogId, StoredItem>();
       for (const item of items) {
         try {
           const log = logOfKey(this.#mapping, item);
           if (log === undefined) continue;
           indexOfKey(this.#mapping, item);
-          logs.add(log);
+          logs.set(log, item);
         } catch (error) {
           if (!(error instanceof ItemInvalidError)) throw error;
           onInvalid(error);
         }
       }
-      yield { logs: [...logs], next: encodeItemLine(last) };
+      const found = Array.from(logs, ([log, item]) => ({ log, after: encodeItemLine(item) }));
+      yield { logs: found, next: encodeItemLine(last) };
     }
   }
 

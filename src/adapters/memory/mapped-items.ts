@@ -80,7 +80,7 @@ export class MemoryMappedItems implements MappedItems {
       if (partOf(partition, of) !== index || (after !== undefined && partition <= after)) continue;
       const [item] = this.#table.all(partition);
       const log = item && logOfKey(this.#mapping, item);
-      yield { logs: log === undefined ? [] : [log], next: partition };
+      yield { logs: log === undefined ? [] : [{ log, after: partition }], next: partition };
     }
   }
 

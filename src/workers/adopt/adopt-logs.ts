@@ -33,10 +33,10 @@ export interface AdoptOptions {
   readonly source: string;
   /**
    * Epoch milliseconds; none by default. Then each part ends behind its current log, because a page
-   * may have thousands. The next run reads that page again.
+   * may have thousands.
    */
   readonly deadline?: number | undefined;
-  /** Aborted when the scan should end behind its current pages. */
+  /** Aborted when the scan should end, each part behind its current log. */
   readonly stop?: AbortSignal;
 }
 
@@ -90,7 +90,6 @@ class AdoptRun {
   }
 
   async part(index: number): Promise<void> {
-    const { deadline = Number.POSITIVE_INFINITY, stop } = this.#options;
     const from = this.places[index];
     if (from === undefined || from === 'end') return;
     const after = from === 'beginning' ? undefined : from.after;
@@ -103,18 +102,24 @@ class AdoptRun {
     let last: LogId | undefined;
     const part = { index, of: this.places.length, after };
     for await (const { logs, next } of this.#deps.items.logs(part, onInvalid)) {
-      for (const log of logs) {
-        if (log === last) continue;
-        if (this.#deps.now() > deadline) return;
-        await this.#register(log);
+      for (const { log, after } of logs) {
+        if (this.#isOver()) return;
+        if (log !== last) await this.#register(log);
+        last = log;
+        this.places[index] = { after };
+        await this.#note();
       }
-      last = logs.at(-1) ?? last;
-      this.places[index] = next === undefined ? 'end' : { after: next };
+      this.places[index] = { after: next };
       await this.#note();
       await this.#deps.onPage?.();
-      if (next !== undefined && (stop?.aborted === true || this.#deps.now() > deadline)) return;
+      if (this.#isOver()) return;
     }
     this.places[index] = 'end';
+  }
+
+  #isOver(): boolean {
+    const { deadline = Number.POSITIVE_INFINITY, stop } = this.#options;
+    return stop?.aborted === true || this.#deps.now() > deadline;
   }
 
   async #register(log: LogId): Promise<void> {

@@ -19,6 +19,20 @@ export class RateLimiter {
     this.#options = options;
   }
 
+  /**
+   * Returns a function that waits until the rate has covered the units since its last call, or
+   * since now.
+   * @param spent the units that were spent so far
+   */
+  covering(spent: () => number): () => Promise<void> {
+    let covered = spent();
+    return async () => {
+      const units = spent() - covered;
+      covered += units;
+      await this.take(units);
+    };
+  }
+
   /** Resolves when the caller may spend so many units. */
   async take(units: number): Promise<void> {
     const { perSecond, monotonic = () => performance.now(), sleep = (ms: number) => sleepFor(ms) } = this.#options;
