@@ -129,6 +129,44 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'divide-past-end',
+    fault: 'a divide job appends to a segment that ended between its two reads',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: '    if (end.isEnded) end = await countEnd(deps, log);\n',
+        to: '',
+      },
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: "    if (end.isEnded) throw new EntryExistsError('the segment ended just now', { log });\n",
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'starved-division',
+    fault: 'a divide job writes only directly behind the entry that it read last',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: 'unread = mayGuess ? (unread + 1) % (MAX_UNREAD + 1) : 0;',
+        to: 'unread = 0;',
+      },
+    ],
+  },
+  {
+    name: 'unread-unchecked',
+    fault: 'a divide job does not check that the entries exist that it has not read',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: '  if (unread === 0) await tables.putEntries(entries);\n  else await tables.putAhead({ entries }, expected);\n',
+        to: '  await tables.putEntries(entries);\n',
+      },
+    ],
+  },
+  {
     name: 'sweep-asks-no-one',
     fault: 'the sweep forgets logs in which nothing asked for a snapshot',
     test: 'test/property/division.test.ts',

@@ -57,6 +57,9 @@ describe('simulated histories', () => {
         'late snapshot',
         'redelivery',
         'sweep since',
+        'putAhead',
+        'rival starts',
+        'rival unexpired',
       ];
       const foreign = [0, 1, 2].map((i) => `foreign root ${i}`);
       const damaged = [3, 4, 5].map((i) => `damaged root ${i}`);
@@ -68,7 +71,7 @@ describe('simulated histories', () => {
 });
 
 const KINDS =
-  /crashBefore|crashAfter|throttle|timeout|delay|resend|duplicate|equal|poison \d|(?:foreign|damaged) root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
+  /putAhead|rival starts|rival unexpired|crashBefore|crashAfter|throttle|timeout|delay|resend|duplicate|equal|poison \d|(?:foreign|damaged) root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
 
 function count(lines: readonly string[]): void {
   for (const [kind] of lines.join('\n').matchAll(KINDS)) happened.set(kind, (happened.get(kind) ?? 0) + 1);

@@ -29,6 +29,7 @@ import {
   type OperatorPlan,
   sweepOnce,
 } from './sim-retention.ts';
+import { mostRivalEntries } from './sim-rivals.ts';
 import { type Ports, World } from './world.ts';
 import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks } from './world-checks.ts';
 
@@ -149,7 +150,8 @@ class History {
       });
     }
     this.#keep();
-    if (mapped !== undefined || this.#seed % KINDS === 3) this.#divide();
+    if (mapped !== undefined || this.#seed % KINDS === 3 || this.#seed % KINDS === 8) this.#divide();
+    this.#rival();
     if (random.chance(poisoned === undefined ? 0.4 : 0.7)) this.#processes.start(this.#deploy());
     this.#processes.live('router', (ports) => liveRouter(this.#world, ports, this.#processes.pipeline), 'always');
     for (let workers = random.integer(1, 3); workers > 0; workers--) {
@@ -180,6 +182,15 @@ class History {
     if (world.random.chance(0.5)) this.#processes.start(liveDivision(world, this.#processes.pipeline));
   }
 
+  /** Lets an application or an operator act between the requests of workers. */
+  #rival(): void {
+    const world = this.#world;
+    const isRestless = this.#seed % KINDS === 8 || this.#seed % (2 * KINDS) === KINDS;
+    const undoes = this.#seed % KINDS === 6 ? 2 : 0;
+    if (undoes > 0) world.policy = { ...world.policy, archive: false, expire: 'ttl' };
+    if (undoes > 0 || isRestless) world.rivals = { entries: isRestless ? mostRivalEntries(world) : 0, undoes };
+  }
+
   async #deploy(): Promise<void> {
     await this.#world.scheduler.sleep(this.#world.random.integer(0, 60_000));
     // A log without its complete history cannot be rebuilt.
@@ -192,6 +203,7 @@ class History {
     const world = this.#world;
     while (this.#editing > 0) await world.scheduler.sleep(1_000);
     this.#processes.pipeline.draining = true;
+    if (world.rivals !== undefined) world.rivals.entries = 0;
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await this.#idle();

@@ -111,8 +111,18 @@ export class Process {
     this.#clockOffMs = clockErrorMs === 0 || random.chance(0.5) ? 0 : random.integer(-clockErrorMs, clockErrorMs);
   }
 
-  readonly intercept: Interceptor = <T>(operation: string, effect: () => Promise<T>): Promise<T> =>
-    new Promise<T>((resolve, reject) => {
+  /** Runs before each request of the process, without delay. */
+  beside: ((operation: string) => Promise<void>) | undefined;
+
+  readonly intercept: Interceptor = <T>(operation: string, effect: () => Promise<T>): Promise<T> => {
+    const { beside } = this;
+    return beside === undefined
+      ? this.#request(operation, effect)
+      : beside(operation).then(() => this.#request(operation, effect));
+  };
+
+  #request<T>(operation: string, effect: () => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
       const { scheduler, clockErrorMs, random } = this.#options;
       if (clockErrorMs > 0 && random.chance(CLOCK_JUMPS)) this.#setClock();
       const alive = (complete: () => void) => () => {
@@ -141,6 +151,7 @@ export class Process {
       };
       scheduler.after(this.#latency(fault === 'delay'), send);
     });
+  }
 
   #fault(): keyof FaultRates | undefined {
     const { faults, random } = this.#options;

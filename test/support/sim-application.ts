@@ -51,12 +51,15 @@ export async function liveApplication(
 
 /** Puts items without faults until the log's newest block is full, and so many more. */
 export function fillBlock(world: World, tables: MappedTables, log: LogId, more: number): void {
-  const edit: SheetEdit = { type: 'Insert Rows', position: 0, count: 1 };
-  const insertOne = () =>
-    put(tables, { log, index: tables.application.newestIndex(log) + 1, item: newItem(world, edit) });
-  do insertOne();
+  do putNext(world, tables, log);
   while (!world.types.includes(tables.history(log).at(-1)?.entry.type ?? ''));
-  for (let left = more; left > 0; left--) insertOne();
+  for (let left = more; left > 0; left--) putNext(world, tables, log);
+}
+
+/** Puts an item behind the newest one without faults. */
+export function putNext(world: World, tables: MappedTables, log: LogId): void {
+  const edit: SheetEdit = { type: 'Insert Rows', position: 0, count: 1 };
+  put(tables, { log, index: tables.application.newestIndex(log) + 1, item: newItem(world, edit) });
 }
 
 /** Puts an item behind the newest one, on the condition that no other process did. */

@@ -214,7 +214,8 @@ async function send(
   return snapshotEntry;
 }
 
-function newEntry(world: World, edit: SheetEdit, mutations: MutationPlan | undefined): NewEntry {
+/** An entry with an edit. Its creation time is a number that no other entry has. */
+export function newEntry(world: World, edit: SheetEdit, mutations: MutationPlan | undefined): NewEntry {
   const created = world.nextSerial();
   world.edits.set(created, edit);
   const once = mutations && { client: mutations.client, mutation: ++mutations.newest };

@@ -14,6 +14,7 @@ import {
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { isInjected } from './sim-client.ts';
+import { besideRivals } from './sim-rivals.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import type { Ports, World } from './world.ts';
 
@@ -139,7 +140,7 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
     atLeast: { objects: 5, marks: 10_000 },
     frames: { bytes: 500, atLeast: 64 },
   };
-  const result = await runJob(deps, job);
+  const result = await besideRivals(world, ports, job, () => runJob(deps, job));
   const due = 'flushDue' in result && result.flushDue !== undefined ? ` due: ${result.flushDue.reason}` : '';
   world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);
   if (result.outcome === 'built' && world.random.chance(0.3)) await flushByHand(world, ports, job.log, result);

@@ -29,6 +29,7 @@ import { type FaultRates, NO_FAULTS, Process } from './process.ts';
 import type { Random } from './random.ts';
 import { RecordedLogStore, type WatchedTables } from './recorded-log-store.ts';
 import { Scheduler } from './scheduler.ts';
+import type { Rivals } from './sim-rivals.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import { WatchedBlobStore } from './watched-blob-store.ts';
 
@@ -98,6 +99,8 @@ export class World {
   division: DivisionPolicy = NO_DIVISION;
   /** Whether the sweep looks for mapped logs that are not registered. */
   adopts = false;
+  /** Who acts between the requests of workers; undefined if nobody does. */
+  rivals: Rivals | undefined;
   /** Largest error of clocks in either direction, in milliseconds. */
   clockErrorMs = 0;
   /** Entries that are gone from the table and not yet checked. */

@@ -107,6 +107,9 @@ export class MemoryLogStore implements LogStore {
       const last = page.at(-1);
       if (last === undefined) return;
       yield page;
+      // As in DynamoDB, only a full page has a next one. Writers that never pause would else keep a
+      // reader at the end.
+      if (page.length < this.#pageItems) return;
       next = entryPlace(last).position.entry + 1;
     }
   }

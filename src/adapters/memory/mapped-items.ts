@@ -68,6 +68,8 @@ export class MemoryMappedItems implements MappedItems {
       const last = items.at(-1);
       if (last === undefined) return;
       yield items;
+      // As in DynamoDB, only a full page has a next one.
+      if (page.length < this.#pageItems) return;
       next = last.index + 1;
     }
   }
