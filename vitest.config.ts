@@ -12,7 +12,7 @@ const LONG = [
   'test/integration/documented-calls.test.ts',
   'test/integration/cli-{bad-input,divide,feed,flush,import,interrupt,life,manners,mapping,matrix,poison,reducer,revisions,tools}.test.ts',
   'test/integration/{archive-file,bench-read,castore-life,cost-report,demo,deployed,deployed-revisions,edit-history,edit-history-import,edit-history-life,engine,feed-engine,feed-life,large-items}.test.ts',
-  'test/integration/{chromium,handlers,hanging-reducer,kill,package,revised-table,throttling}.test.ts',
+  'test/integration/{chromium,contended-append,handlers,hanging-reducer,kill,package,revised-table,throttling}.test.ts',
   'test/unit/{archive-continuations,collect-worker-race}.test.ts',
 ];
 /** Random inputs and histories. `npm test` runs fewer of them than the long tests. */

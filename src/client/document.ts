@@ -159,11 +159,15 @@ export class Document {
   /**
    * Appends one or several entries in one request, all or nothing, and applies them. They come
    * directly behind the last entry of the log: if others appended meanwhile, the document first
-   * reads and folds their entries.
+   * reads and folds their entries. While others are faster, it waits and tries again, for a minute
+   * at least.
    * @param options with `after: document.newest`, the entries are appended only if no application
    * entry follows those that the document has read
-   * @returns the places of the entries; undefined if the log has their mutation already
+   * @returns the places of the entries; undefined if the log has applied their mutations already
    * @throws EntryRejectedError if the reducer rejects an entry; nothing is appended
+   * @throws MutationOvertakenError if a mutation never takes effect, because a later one of its
+   * client did before; nothing is appended
+   * @throws AttemptsExhaustedError if others were faster in every attempt; nothing is appended
    * @throws DocumentStoppedError if the document has stopped at a bad entry; nothing is appended
    * @throws EntryExistsError if `after` is given and other application entries follow it
    * @throws AppendUncertainError if the answer was lost and the log cannot be read either
@@ -180,7 +184,7 @@ export class Document {
     return this.#requests(async () => {
       this.#checkOpen();
       try {
-        return await this.#follower.append(drafts, options);
+        return await this.#follower.append(drafts, options, this.#wait);
       } finally {
         this.#follower.lost.forget(drafts);
         // The log has the entries even if the state cannot show them yet.
@@ -193,9 +197,11 @@ export class Document {
    * Shows an entry as soon as the reducer has folded it, and appends it in the background, in
    * order. When others appended first, folds it again behind their entries. If the store does not
    * answer, tries again until the document is closed.
-   * @returns its position, when the log has it; undefined if the log has its mutation already
+   * @returns its position, when the log has it; undefined if the log has applied its mutation
+   * already
    * @throws EntryRejectedError if the reducer rejects the entry, now or behind the entries of
    * others. The state then is as if the call had not been made
+   * @throws MutationOvertakenError if its mutation never takes effect
    * @throws DocumentStoppedError if the document stops at a bad entry before the log has the entry
    * @throws DocumentClosedError if the document is closed before the log has the entry
    */
@@ -291,6 +297,13 @@ export class Document {
     this.#deps.onClose?.(this);
   }
 
+  /** Waits before another attempt to append, and shows meanwhile what others appended. */
+  readonly #wait = async (ms: number): Promise<void> => {
+    await this.#visible.update().catch(() => undefined);
+    await this.#deps.sleep(ms, this.#closing.signal);
+    this.#checkOpen();
+  };
+
   #checkOpen(): void {
     if (this.#closing.signal.aborted) throw closed(this.log);
   }
@@ -315,7 +328,7 @@ export class Document {
     const pending = this.#visible.next;
     if (pending === undefined) return true;
     try {
-      const added = await this.#follower.append([pending.entry]);
+      const added = await this.#follower.append([pending.entry], {}, this.#wait);
       this.#follower.lost.forget([pending.entry]);
       await this.#visible.stored(pending, added?.first);
       return true;

@@ -1,7 +1,9 @@
 import { ChunkMissingError, EntryExistsError, EntryGapError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, nextPosition, type Position, previousPosition, START } from '../ids/position.ts';
+import { Attempts, Contention, type RetryLimits } from '../log/backoff.ts';
 import type { AddedEntries, AppendOptions, LogClient } from '../log/client.ts';
+import { DEFAULT_RETRIES } from '../log/client-context.ts';
 import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/entry.ts';
 import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
 import { readUpTo } from '../log/read-entries.ts';
@@ -11,8 +13,9 @@ import type { LoadDeps } from '../snapshot/load.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
+import { AppliedMutations } from './applied-mutations.ts';
 import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
-import { appendExhausted, appendStopped, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
+import { appendStopped, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
 import { type Confirmed, FarBehind, type FollowOptions, foldBehind, type NewRange } from './new-entries.ts';
 import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
 import { StateFolder } from './state-folder.ts';
@@ -23,12 +26,16 @@ export interface FollowerDeps extends SnapshotStores {
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  /** As in {@link LogClientDeps}. */
+  readonly retries?: RetryLimits;
   /** As in {@link LoadDeps}. */
   readonly onForeign?: LoadDeps['onForeign'];
 }
 
-/** Attempts to append while other clients append too, and attempts after a lost answer. */
-const [APPEND_ATTEMPTS, UNCERTAIN_ATTEMPTS] = [16, 3];
+/** Attempts to append after a lost answer. */
+const UNCERTAIN_ATTEMPTS = 3;
 
 /**
  * Follows one log with one reducer: holds the state of all entries up to a position, reads newer
@@ -55,6 +62,8 @@ export class Follower {
   #search = new SearchTimer();
   /** The newest snapshot behind the bad entry, if another reducer made it. */
   #passedOver: Position | undefined;
+  readonly #mutations: AppliedMutations;
+  readonly #contention: Contention;
   readonly lost = new LostAnswers();
 
   private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions) {
@@ -64,6 +73,8 @@ export class Follower {
     this.#options = options;
     this.#folder = new StateFolder(deps, log, reducer);
     this.#tail = new Tail(deps.types);
+    this.#mutations = new AppliedMutations(deps);
+    this.#contention = new Contention(deps.retries ?? DEFAULT_RETRIES, deps.now);
   }
 
   /** Loads a log. Throws the errors of {@link loadState}. */
@@ -123,35 +134,69 @@ export class Follower {
   /**
    * Appends entries directly behind the last entry of the log, and folds them. Folds them first: an
    * entry that the reducer rejects is not appended. If others appended meanwhile, reads their
-   * entries and tries again, unless `after` is given. After a lost answer, looks for the entries in
-   * the log.
-   * @returns undefined if the state includes the entries' mutation already; nothing is appended
+   * entries, waits and tries again, unless `after` is given. After a lost answer, looks for the
+   * entries in the log.
+   * @param sleep waits for a time in milliseconds, or throws to give up
+   * @returns undefined if the log has applied the entries' mutations already; nothing is appended
+   * @throws MutationOvertakenError if a mutation never takes effect; nothing is appended
+   * @throws AttemptsExhaustedError if other clients were faster in every attempt
    * @throws EntryRejectedError if the reducer rejects an entry
    * @throws DocumentStoppedError if the follower has stopped at a bad entry; nothing is appended
    * @throws EntryExistsError if `after` is given and other application entries follow it
    * @throws AppendUncertainError if the answer was lost and the log cannot be read either
    * @throws the errors of {@link LogClient.addEntries}
    */
-  async append(entries: readonly DraftedEntry[], options: AppendOptions = {}): Promise<AddedEntries | undefined> {
+  async append(
+    entries: readonly DraftedEntry[],
+    options: AppendOptions,
+    sleep: (ms: number) => Promise<void>,
+  ): Promise<AddedEntries | undefined> {
     const isStale = this.#deps.now() - this.#readMs > TRUST_MS / 2;
     if (isStale || this.#confirmed.badEntry !== undefined) await this.refresh();
     try {
-      return await this.#append(entries, options);
+      return await this.#append(entries, options, sleep);
     } catch (error) {
       if (!(error instanceof ChunkMissingError)) throw error;
       await this.#reload();
-      return this.#append(entries, options);
+      return this.#append(entries, options, sleep);
     }
   }
 
-  async #append(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries | undefined> {
+  async #append(
+    entries: readonly DraftedEntry[],
+    options: AppendOptions,
+    sleep: (ms: number) => Promise<void>,
+  ): Promise<AddedEntries | undefined> {
+    const { now, random, retries = DEFAULT_RETRIES } = this.#deps;
+    const before = options.after === undefined ? this.#contention.before : 0;
+    const how = { ...retries, now, random, sleep, before, failure: 'Appending failed', where: { log: this.log } };
+    const attempts = new Attempts(how);
+    let isWritten = false;
+    try {
+      if (before > 0) {
+        await attempts.wait();
+        await this.#readTo('end');
+      }
+      const added = await this.#attempt(entries, options, attempts);
+      isWritten = added !== undefined;
+      return added;
+    } finally {
+      if (options.after === undefined) this.#contention.ended({ before, failures: attempts.failures, isWritten });
+    }
+  }
+
+  async #attempt(
+    entries: readonly DraftedEntry[],
+    options: AppendOptions,
+    attempts: Attempts,
+  ): Promise<AddedEntries | undefined> {
     let uncertain = 0;
-    for (let attempt = 1; ; attempt++) {
+    for (;;) {
       const known = this.lost.take(entries);
       if (known !== undefined) return known;
       this.checkAppends();
       const drafts = entriesAt(this.log, this.#confirmed.end, entries);
-      if (await this.#folder.isApplied(this.#confirmed.state, entries)) return undefined;
+      if (await this.#mutations.hasAll(entries, this.#folder, this.#confirmed, this.#tail.base)) return undefined;
       const state = await this.#folder.foldNew(this.#confirmed.state, drafts);
       let added: AddedEntries | undefined;
       try {
@@ -164,13 +209,18 @@ export class Follower {
         // After a lost answer, the other entry may be the own one.
         const isOthers = isConflict && options.after !== undefined;
         if (isOthers && uncertain === 0) throw error;
-        if (isConflict) await this.#readTo(error.newest === undefined ? 'end' : nextPosition(error.newest));
-        else await this.#findAppended(entries);
+        const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : this.#confirmed.end;
+        if (!isConflict) await this.#findAppended(entries);
+        else if (uncertain > 0) await this.#readTo(newest);
         if (!isConflict) uncertain++;
         const found = this.lost.take(entries);
         if (found !== undefined) return found;
         if (uncertain >= UNCERTAIN_ATTEMPTS || isOthers) throw error;
-        if (attempt >= APPEND_ATTEMPTS) throw appendExhausted(this.log, attempt, error);
+        await attempts.failed(error);
+        // Others may have appended during the wait, and a lost request may have arrived.
+        if (uncertain > 0) await this.#findAppended(entries);
+        else await this.#readTo('end');
+        await this.#readTo(newest);
       }
     }
   }

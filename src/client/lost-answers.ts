@@ -64,12 +64,6 @@ export function appendUncertain(log: LogId, cause: unknown): AppendUncertainErro
   });
 }
 
-/** The error of an append that lost against other clients each time. */
-export function appendExhausted(log: LogId, attempts: number, cause: unknown): AttemptsExhaustedError {
-  const advice = 'Try again later, or find out what else writes to the same log';
-  return new AttemptsExhaustedError(attempts, 'Appending failed', { log, advice, cause });
-}
-
 /** The error of an append to a document that has stopped at a bad entry. */
 export function appendStopped(log: LogId, { position, error }: BadEntry): DocumentStoppedError {
   const advice =

@@ -156,6 +156,14 @@ export class AppendUncertainError extends LogfoldError {
   override readonly code = 'APPEND_UNCERTAIN';
 }
 
+/**
+ * A caller appends a numbered mutation that never takes effect, because a later one of the same
+ * client did before. Nothing was appended.
+ */
+export class MutationOvertakenError extends LogfoldError {
+  override readonly code = 'MUTATION_OVERTAKEN';
+}
+
 /** A caller uses a document after closing it. */
 export class DocumentClosedError extends LogfoldError {
   override readonly code = 'DOCUMENT_CLOSED';

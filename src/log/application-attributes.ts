@@ -62,11 +62,10 @@ export async function updateAttributes(
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }
-  const { tables, sleep, random, retries } = context;
+  const { tables, now, sleep, random, retries } = context;
   const retryable = (error: unknown) => tables.isRetryable(error);
-  const item = await retry({ ...retries, sleep, random, retryable, failure: 'Updating attributes failed', where }, () =>
-    tables.updateAttributes(log, position, update),
-  );
+  const how = { ...retries, now, sleep, random, retryable, failure: 'Updating attributes failed', where };
+  const item = await retry(how, () => tables.updateAttributes(log, position, update));
   return item === undefined ? { updated: true } : { updated: false, attributes: decodeAttributes(item, where) };
 }
 

@@ -6,8 +6,11 @@ import { epochSeconds } from './entry.ts';
 import type { EntryAppender, LogReader } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
 
-/** Enough for a few dozen clients that append to one log concurrently. */
-export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, baseMs: 20, capMs: 2_000 };
+/**
+ * How long a client tries to write while others are faster, or the tables are busy: a minute at
+ * least.
+ */
+export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, forMs: 60_000, baseMs: 20, capMs: 2_000 };
 
 /** The dependencies of a log client. */
 export interface LogClientDeps {
@@ -68,9 +71,10 @@ export async function writeWithRetries<T>(
   options: WriteOptions,
   write: (consistency: { readonly consistent: boolean }) => Promise<T>,
 ): Promise<T> {
-  const { sleep, random, retries, tables } = context;
+  const { now, sleep, random, retries, tables } = context;
   const retryable = (error: unknown) => tables.isRetryable(error) || options.conflict(error);
-  return retry({ ...retries, sleep, random, retryable, failure: options.failure, where: { log } }, async (number) => {
+  const how = { ...retries, now, sleep, random, retryable, failure: options.failure, where: { log } };
+  return retry(how, async (number) => {
     try {
       return await write({ consistent: number > 1 });
     } catch (error) {

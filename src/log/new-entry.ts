@@ -35,6 +35,8 @@ export interface NewEntry {
   readonly id?: Uint8Array | undefined;
 }
 
+/** The most UTF-16 code units of an entry's type. Every read of the entry also reads its type. */
+const MAX_TYPE_LENGTH = 1024;
 /** The most bytes of an entry's id. Every read of the entry also reads its id. */
 const MAX_ID_BYTES = 64;
 /** The year 5138 in epoch seconds, and 1973 in milliseconds. */
@@ -72,6 +74,12 @@ function checkEntry(log: LogId, entry: NewEntry): void {
   }
   const { type, version, created, id, file } = entry;
   if (typeof type !== 'string' || type === '') throw new UsageError('an entry needs a type', { log });
+  if (type.length > MAX_TYPE_LENGTH) {
+    throw new UsageError(`the type '${type.slice(0, 40)}…' has ${type.length} characters`, {
+      log,
+      advice: `Give the entry a type of at most ${MAX_TYPE_LENGTH} characters`,
+    });
+  }
   if (!Number.isSafeInteger(version) || version < 0) {
     throw new UsageError(
       `version ${typeof version === 'number' ? version : kindOf(version)} is not a non-negative integer`,

@@ -679,8 +679,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/follower.ts',
-        from: '        else await this.#findAppended(entries);\n',
-        to: '',
+        from: '        if (!isConflict) await this.#findAppended(entries);\n        else if (uncertain > 0) await this.#readTo(newest);\n',
+        to: '        uncertain = -1;\n',
       },
     ],
   },

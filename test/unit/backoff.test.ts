@@ -40,6 +40,25 @@ describe('retry', () => {
     expect(slept).toHaveLength(2);
   });
 
+  test.each([
+    ['a clock', 100, 0.5],
+    ['a clock that stands still', 0, 0.5],
+    ['a clock that is set back', -1_000, 0.5],
+    ['waits of no time', 0, 0],
+  ])('it goes on until the time has passed, with %s', async (_, stepMs, random) => {
+    let nowMs = 0;
+    const now = (): number => nowMs;
+    const { slept, retry: given } = options({ attempts: 2, forMs: 2_000, now, random: () => random });
+    const tried = retry(given, async () => {
+      nowMs += stepMs;
+      throw new Error('never');
+    });
+    await expect(tried).rejects.toThrow(AttemptsExhaustedError);
+    // The bounds are 100, 200, 400 and from then on 500 ms. Half of each counts.
+    expect(slept.length).toBeLessThanOrEqual(10);
+    expect(slept.length).toBeGreaterThan(5);
+  });
+
   test('it throws a permanent error immediately', async () => {
     const cause = new Error('never');
     const { slept, retry: given } = options({ retryable: (error) => error !== cause });

@@ -178,6 +178,48 @@ test('an append gives up if other clients are always faster', async () => {
   await expect(document.append(cell(1, 0, 'ours'))).rejects.toThrow(AttemptsExhaustedError);
 });
 
+test('documents that append at the same time store every entry', { tags: ['I8'] }, async () => {
+  const live = await LiveLog.create();
+  const documents = await Promise.all(Array.from({ length: 10 }, () => live.open()));
+  await Promise.all(
+    documents.map(async (document, column) => {
+      for (let row = 0; row < 30; row++) await document.append(cell(row, column, `${row}/${column}`));
+    }),
+  );
+  const expected = Array.from({ length: 30 }, (_, row) => documents.map((_, column) => `${row}/${column}`));
+  expect(await rowsOf(await live.open())).toEqual(expected);
+  expect(await live.sheet.items()).toHaveLength(301);
+});
+
+test('a document that waits to append shows what the others append', async () => {
+  const live = await LiveLog.create();
+  const document = await live.open();
+  const shown: string[][][] = [];
+  let puts = 0;
+  live.interceptor = async (name, effect) => {
+    if (name === 'putEntries' && puts++ < 5) {
+      shown.push(await rowsOf(document));
+      await live.sheet.edit(set(0, 0, `theirs ${puts}`));
+    }
+    return effect();
+  };
+  await document.append(cell(1, 0, 'ours'));
+  expect(shown.at(-1)).toEqual([['theirs 3']]);
+  expect(live.waits).toHaveLength(5);
+});
+
+test('closing a document ends the wait of an append', async () => {
+  const live = await LiveLog.create();
+  const document = await live.open();
+  live.interceptor = async (name, effect) => {
+    if (name === 'putEntries') await live.sheet.edit(set(0, 0, 'theirs'));
+    if (live.waits.length > 2) document.close();
+    return effect();
+  };
+  await expect(document.append(cell(1, 0, 'ours'))).rejects.toThrow(DocumentClosedError);
+  expect(live.waits.length).toBeLessThan(5);
+});
+
 test('a mutation is sent until no other client is faster', async () => {
   const document = await openContended(40);
   expect(await document.mutate(cell(1, 0, 'ours'))).toEqual({ segment: 0, entry: 41 });

@@ -5,6 +5,7 @@ import {
   DocumentClosedError,
   EntryExistsError,
   EntryRejectedError,
+  MutationOvertakenError,
   SegmentWithoutSnapshotError,
   StoreUnavailableError,
   UsageError,
@@ -238,6 +239,56 @@ describe('a mutation with a number', () => {
     expect(await second.append({ ...cell(0, 0, 'Denver'), once })).toBeUndefined();
     expect(await rowsOf(second)).toEqual([['Austin']]);
     expect(await live.sheet.items()).toHaveLength(3);
+  });
+
+  test.each(['in the entries that the document holds', 'before its snapshot'])(
+    'is applied if it is %s',
+    async (where) => {
+      const live = await LiveLog.create();
+      const mutation = (number: number) => ({
+        ...cell(number, 0, `row ${number}`),
+        once: { client: 'phone 7', mutation: number },
+      });
+      for (const number of [1, 2, 5]) await live.sheet.append(mutation(number));
+      if (where === 'before its snapshot') await live.sheet.completed();
+      const document = await live.open();
+      for (const number of [1, 2, 5]) expect(await document.append(mutation(number))).toBeUndefined();
+      live.requests.length = 0;
+      for (const number of [1, 2, 5]) expect(await document.append(mutation(number))).toBeUndefined();
+      expect(live.requests).toEqual([]);
+      for (const number of [3, 4]) {
+        await expect(document.append(mutation(number))).rejects.toThrow(MutationOvertakenError);
+        await expect(document.mutate(mutation(number))).rejects.toThrow(MutationOvertakenError);
+      }
+      expect((await appended(document, mutation(6))).first).toEqual(document.newest);
+      expect(await rowsOf(document)).toEqual([[], ['row 1'], ['row 2'], [], [], ['row 5'], ['row 6']]);
+    },
+  );
+
+  test('is reported as overtaken if a later one of its client is faster', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const later = { ...cell(0, 0, 'later'), once: { client: 'phone 7', mutation: 2 } };
+    live.interceptor = async (name, effect) => {
+      if (name === 'putEntries' && (await live.sheet.items()).length === 1) await live.sheet.append(later);
+      return effect();
+    };
+    await expect(document.append({ ...cell(0, 0, 'lost'), once })).rejects.toThrow(MutationOvertakenError);
+    expect(await rowsOf(document)).toEqual([['later']]);
+    expect(await live.sheet.items()).toHaveLength(2);
+  });
+
+  test('is not taken as applied together with one of another client', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const other = { ...cell(1, 0, 'other'), once: { client: 'phone 8', mutation: 1 } };
+    await document.append(other);
+    await appended(document, { ...cell(0, 0, 'Denver'), once });
+    await appended(document, cell(2, 0, 'end'));
+    expect(await document.append([{ ...cell(0, 0, 'Denver'), once }, other])).toBeUndefined();
+    const next = { ...cell(0, 0, 'Austin'), once: { client: 'phone 7', mutation: 2 } };
+    expect(await document.append([next, other])).toBeDefined();
+    expect(await rowsOf(document)).toEqual([['Austin'], ['other'], ['end']]);
   });
 
   test('is skipped by the fold if another program appended it twice', async () => {

@@ -491,7 +491,7 @@ describe('addEntries', () => {
     expect(entries.map(({ body }) => body?.format === 'bytes' && body.bytes[1])).toEqual([1, 2, 3, 4]);
   });
 
-  test('it refuses an empty list and more entries than a transaction takes', async () => {
+  test('it refuses an empty list, long types and more entries than a transaction takes', async () => {
     const { client, store, requests, blobs } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
@@ -500,8 +500,8 @@ describe('addEntries', () => {
     await expect(client.addEntries(log, many)).rejects.toThrow(TooLargeError);
     expect(requests).toEqual([]);
     expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
-    const large = Array.from({ length: 2 }, () => ({ ...set(1), type: 'x'.repeat(400 * 1024) }));
-    await expect(client.addEntries(log, large)).rejects.toThrow(TooLargeError);
+    const long = Array.from({ length: 2 }, () => ({ ...set(1), type: 'x'.repeat(400 * 1024) }));
+    await expect(client.addEntries(log, long)).rejects.toThrow(UsageError);
     expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 0));
   });
 });

@@ -15,6 +15,7 @@ import {
   MessageNewerError,
   NotAllowedError,
   StoreUnavailableError,
+  TooLargeError,
   UsageError,
 } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -204,6 +205,45 @@ describe('a log store behind a server', () => {
     expect(error).toBeInstanceOf(UsageError);
     expect(error).toMatchObject({ log, ...FIRST, type: entry.type });
     expect(calls).toEqual([]);
+  });
+
+  const long = (length: number): string => 'x'.repeat(length);
+  const OVER_LIMITS: readonly (readonly [string, Partial<Entry>])[] = [
+    ['a body of 300 KB', { body: { format: 'bytes', bytes: new Uint8Array(300_000).fill(0x61) } }],
+    ['a body of JSON text of 17 KB', { body: { format: 'json', text: JSON.stringify(long(17_000)) } }],
+    ['a native body of 17 KB', { body: { format: 'native', value: { text: long(17_000) } } }],
+    ['a body that is no value', { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 0xc1) } }],
+    ['an id of 100 KB', { id: new Uint8Array(100_000) }],
+    ['a type of 100 KB', { type: long(100_000) }],
+    ['a time beyond all limits', { created: 1e12 }],
+    ['metadata of 200 KB', { metadata: { note: long(200_000) } }],
+  ];
+  test.each(OVER_LIMITS)('an entry with %s is refused as for every writer', async (_, wrong) => {
+    const error = await page()
+      .putEntries([{ ...entryAt(log, FIRST), ...wrong }])
+      .catch((thrown: unknown) => thrown);
+    expect(error instanceof UsageError || error instanceof TooLargeError, String(error)).toBe(true);
+    expect(error).toMatchObject({ log, ...FIRST });
+    expect(calls).toEqual([]);
+  });
+
+  test('mutations of one client that do not ascend are refused', async () => {
+    const numbered = (entry: number, mutation: number): Entry =>
+      entryAt(log, { segment: 0, entry }, { once: { client: 'phone', mutation } });
+    await expect(page().putEntries([numbered(1, 2), numbered(2, 2)])).rejects.toThrow(UsageError);
+    await page().putEntries([numbered(1, 1), numbered(2, 2)]);
+    expect(await entriesInTable()).toHaveLength(3);
+  });
+
+  test('a page that is bound to its client name cannot number mutations of others', async () => {
+    const allows: AnswerOptions['allows'] = (_log, _operation, entries) =>
+      entries.every(({ once }) => once === undefined || once.client === 'ann');
+    const numbered = (client: string): Entry =>
+      entryAt(log, FIRST, { once: { client, mutation: Number.MAX_SAFE_INTEGER } });
+    await expect(page({ allows }).putEntries([numbered('bob')])).rejects.toBeInstanceOf(NotAllowedError);
+    expect(calls).toEqual([]);
+    await page({ allows }).putEntries([numbered('ann')]);
+    expect(await entriesInTable()).toMatchObject([{}, { once: { client: 'ann' } }]);
   });
 
   test('a Snapshot entry without a root is accepted', async () => {

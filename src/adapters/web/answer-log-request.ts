@@ -1,21 +1,27 @@
 import * as z from 'zod';
 import {
+  BodyUndecodableError,
   EntryExistsError,
   EntryNotFoundError,
+  LogfoldError,
   LogIdInvalidError,
   MessageInvalidError,
   MessageNewerError,
   NotAllowedError,
+  TooLargeError,
   UsageError,
 } from '../../errors.ts';
 import { type LogId, type ParseLog, parseLogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
+import { decodeEntryBody, EXTERNAL_BODY_BYTES } from '../../log/body.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
 import { numberAfter } from '../../log/entry-number.ts';
 import { decodeEntry, encodeEntry, encodeEntryHead, encodeSegment } from '../../log/item-codec.ts';
-import { MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
+import { itemBytes, MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
 import type { EntryAppender, LogReader } from '../../log/log-store.ts';
+import { storableMetadata } from '../../log/metadata.ts';
+import { checkNewEntries } from '../../log/new-entry.ts';
 import { type LogEnd, queryNewest } from '../../log/newest.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
 import {
@@ -40,7 +46,8 @@ export interface AnsweringStores {
 export interface AnswerOptions {
   /**
    * Whether the user who sent the request may do this. Without a check every user reads and changes
-   * every log.
+   * every log, and may use the client name of another user in `once`, whose mutations then have no
+   * effect.
    * @param entries the entries to append; none if the operation is `read`
    */
   readonly allows: (log: LogId, operation: LogOperation, entries: readonly Entry[]) => boolean | Promise<boolean>;
@@ -83,7 +90,8 @@ type ReadRequest = Exclude<Request, { op: 'putEntries' }>;
  * answer may be an error, which the page throws.
  *
  * A page can only append entries behind the newest entry of the log. They cannot name objects of
- * the bucket, carry roots or an expiry, or end a segment.
+ * the bucket, carry roots or an expiry, or end a segment. Their types, ids, times, mutations,
+ * metadata and bodies have the limits of every writer, and no body is larger than 16 KiB.
  * @throws any error that is not for the page, for example that AWS refuses the credentials: log it,
  * and answer the page with the status 500
  */
@@ -232,7 +240,46 @@ function checkAppended(log: LogId, entries: readonly Entry[], types: ReservedTyp
     if (entry.type === types.snapshot && entry.body !== undefined) {
       throw refuse('a Snapshot entry cannot have a root', { advice: 'Append the Snapshot entry without a body' });
     }
+    checkLimits(entry);
   }
+  // The numbers of one client ascend over all entries.
+  checkNewEntries(
+    log,
+    entries.map(({ type, version, once }) => ({ type, version, once })),
+  );
+}
+
+/** Refuses an entry that no writer of this release could have made. */
+function checkLimits(entry: Entry): void {
+  const { log, position, type, version, created, id, once, metadata } = entry;
+  const where = { log, ...position, type };
+  const bytes = bodyBytes(entry);
+  if (bytes > EXTERNAL_BODY_BYTES) {
+    throw new TooLargeError(`the body of an entry from a page has ${bytes} bytes, over ${EXTERNAL_BODY_BYTES}`, {
+      ...where,
+      advice: 'Append entries with files or larger bodies on the server',
+    });
+  }
+  try {
+    checkNewEntries(log, [{ type, version, created, id, once }]);
+    storableMetadata(log, metadata);
+    decodeEntryBody(entry);
+  } catch (error) {
+    if (error instanceof BodyUndecodableError) {
+      const advice = 'Append the entry with a document or a LogClient, which encode its body';
+      throw new UsageError(`an entry from a page has a body that cannot be read: ${error.reason}`, {
+        ...where,
+        advice,
+        cause: error,
+      });
+    }
+    throw error instanceof LogfoldError ? error.at(where) : error;
+  }
+}
+
+/** The size of a body by DynamoDB's rules. */
+function bodyBytes({ body, ...entry }: Entry): number {
+  return body === undefined ? 0 : itemBytes(encodeEntry({ ...entry, body })) - itemBytes(encodeEntry(entry));
 }
 
 /**

@@ -106,6 +106,28 @@ export const CLIENT: Cases = {
       else expect(await read()).toMatchObject([{ number: 1, value: 'Denver' }]);
     }
   },
+  'Append the change with a higher number, and give each writer another client name': async (refused) => {
+    const live = await LiveLog.create();
+    const document = await live.open({ reducer: spreadsheet });
+    const numbered = (client: string, mutation: number): NewEntry => ({ ...CITY, once: { client, mutation } });
+    await live.sheet.append(numbered('shared', 2));
+    await refused(() => document.append(numbered('shared', 1)));
+    expect(await document.append(numbered('shared', 3))).toBeDefined();
+    expect(await document.append(numbered('own', 1))).toBeDefined();
+  },
+  'Look whether the state has the change. If it has not, append it with a higher number': async (refused) => {
+    const live = await LiveLog.create();
+    const { sheet } = live;
+    for (const mutation of [1, 3]) await sheet.append({ ...CITY, once: { client: 'phone', mutation } });
+    await sheet.completed();
+    await sheet.covered();
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(sheet.nowMs / 1000));
+    await sheet.tables.deleteEntries(sheet.log, 0, [0, 1, 2, 3, 4]);
+    const document = await live.open();
+    await refused(() => document.append({ ...CITY, once: { client: 'phone', mutation: 1 } }));
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+    expect(await document.append({ ...CITY, once: { client: 'phone', mutation: 4 } })).toBeDefined();
+  },
   'Open the log again': async (refused) => {
     const live = await LiveLog.create();
     const document = await live.open();

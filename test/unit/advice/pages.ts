@@ -4,6 +4,7 @@ import { answerLogRequest } from '../../../src/adapters/web/answer-log-request.t
 import type { LogAnswer, LogRequest } from '../../../src/adapters/web/log-message.ts';
 import { RemoteLogStore } from '../../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../../src/adapters/web/url-blob-store.ts';
+import { LogClient } from '../../../src/log/client.ts';
 import type { Entry } from '../../../src/log/entry.ts';
 import { entryAt, LOG, NOON, unarchived } from '../../support/logs.ts';
 import type { Cases } from './case.ts';
@@ -94,6 +95,21 @@ export const PAGES: Cases = {
   'Append entries with files or larger bodies on the server': append(
     { ...reserved('Set'), external: 'large' },
     ({ tables }) => tables.putEntries([{ ...reserved('Set'), external: 'large' }]),
+  ),
+  'Append the entry with a document or a LogClient, which encode its body': append(
+    entryAt(LOG, AT, { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 0xc1) } }),
+    async ({ store }) => {
+      const client = new LogClient({
+        store,
+        tables: store,
+        blobs: storeAt('https://here.example'),
+        now: () => NOON * 1000,
+        random: Math.random,
+        sleep: async () => undefined,
+        newLogId: () => LOG,
+      });
+      await client.addEntry(LOG, { type: 'Set', version: 1, body: [[0, 0, 'Denver']] });
+    },
   ),
   'Append the entry without an expiry': append(entryAt(LOG, AT, { expires: NOON }), ({ store }) =>
     store.putEntries([entryAt(LOG, AT)]),

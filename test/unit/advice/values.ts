@@ -568,6 +568,13 @@ export const VALUES: Cases = {
     for (const length of [least, most]) await add(length);
     await client.addEntry(log, { type: 'Set', version: 1 });
   },
+  'Give the entry a type of at most … characters': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const add = (length: number) => client.addEntry(log, { type: 'x'.repeat(length), version: 1 });
+    const [most = 0] = numbersOf(await refused(() => add(5_000)));
+    await refused(() => add(most + 1));
+    await add(most);
+  },
   'Give epoch seconds, such as Math.floor(Date.now() / 1000)': async (refused) => {
     const { client, log } = await clientOfLog();
     const add = (created: number) => client.addEntry(log, { type: 'Set', version: 1, created });
