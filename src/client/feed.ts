@@ -1,6 +1,6 @@
 import { UsageError } from '../errors.ts';
 import { checkpointOf, FEED_START, positionOfCheckpoint } from '../feed/checkpoint.ts';
-import { checkGroupName, type FeedGroup, type SpanPlace } from '../feed/group-store.ts';
+import { checkGroupName, type FeedGroup, type FeedPlace, type SpanPlace } from '../feed/group-store.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { type FeedItem, FeedReader, type FeedReaderDeps, type PlacedItem } from './feed-reader.ts';
 import { GroupMember, type GroupMemberDeps } from './group-member.ts';
@@ -29,6 +29,16 @@ export interface FeedReadOptions {
 /** Options of `feed.consume`. `from` counts only for a group that is new. */
 export type FeedConsumeOptions = FeedReadOptions;
 
+export interface FeedBatchOptions extends FeedConsumeOptions {
+  /** The most items of a batch. At least 1; 100 by default. */
+  readonly size?: number | undefined;
+}
+
+/** The end of the feed, as a reader met it: there was no other item before it. */
+interface FeedEnd {
+  readonly end: number;
+}
+
 /** A consumer group, and how far it is behind. */
 export interface FeedGroupStatus extends FeedGroup {
   /** Age of the first entry of the feed that the group has not done; 0 if there is none. */
@@ -37,6 +47,8 @@ export interface FeedGroupStatus extends FeedGroup {
 
 /** Milliseconds between two reads of the end of the feed. */
 const FOLLOW_MS = 1_000;
+/** Items of a batch. */
+const BATCH_SIZE = 100;
 
 /**
  * All entries of all logs in one sequence, gapless and in order per log. Entries of different logs
@@ -83,7 +95,22 @@ export class Feed {
     checkGroupName(group);
     const { from = FEED_START } = checkOptions('consume', options);
     positionOfCheckpoint(from);
-    return this.#consume(group, from, options);
+    return this.#consumeEach(group, from, options);
+  }
+
+  /**
+   * Reads the feed as {@link consume} does, several items at a time. A batch has at least one item,
+   * and those at the end of the feed may be smaller than `size`. A batch is done when the next one
+   * is asked for, and is saved then.
+   * @throws the errors of {@link consume}
+   */
+  consumeBatches(group: string, options: FeedBatchOptions = {}): AsyncGenerator<readonly FeedItem[], undefined> {
+    checkGroupName(group);
+    const { size = BATCH_SIZE, ...others } = options;
+    const { from = FEED_START } = checkOptions('consumeBatches', others, ['size']);
+    positionOfCheckpoint(from);
+    checkCount('size', size);
+    return this.#consume(group, from, others, size);
   }
 
   /** The checkpoint behind the newest item, from which a reader gets only new ones. */
@@ -121,7 +148,7 @@ export class Feed {
   }
 
   async *#read(from: Position, options: FeedReadOptions): AsyncGenerator<FeedItem, undefined> {
-    for await (const { item } of this.#items(from, undefined, options, async () => undefined)) yield item;
+    for await (const each of this.#items(from, undefined, options)) if ('item' in each) yield each.item;
   }
 
   async #lag({ checkpoint }: FeedGroup, end: number): Promise<number> {
@@ -130,7 +157,17 @@ export class Feed {
     return created === undefined ? 0 : Math.max(0, Math.floor(this.#deps.now() / 1000) - created);
   }
 
-  async *#consume(group: string, from: number, options: FeedConsumeOptions): AsyncGenerator<FeedItem, undefined> {
+  async *#consumeEach(group: string, from: number, options: FeedConsumeOptions): AsyncGenerator<FeedItem, undefined> {
+    for await (const batch of this.#consume(group, from, options)) yield* batch;
+  }
+
+  /** @param size the most items of a batch; one by one if undefined */
+  async *#consume(
+    group: string,
+    from: number,
+    options: FeedConsumeOptions,
+    size?: number,
+  ): AsyncGenerator<readonly FeedItem[], undefined> {
     const { follow: waits = false, signal } = options;
     // A checkpoint never falls, so a new group could not leave one that the feed does not have.
     if (from !== FEED_START && (await this.#deps.groups.get(group)) === undefined) {
@@ -142,13 +179,15 @@ export class Feed {
     let hasFailed = false;
     try {
       const { checkpoint, within } = member.place;
-      const items = this.#items(positionOfCheckpoint(checkpoint), within, options, async (end) => {
-        member.reached(end);
-        if (waits) await member.pause();
-      });
-      for await (const { item, behind } of items) {
-        yield item;
-        await member.done(behind);
+      for await (const read of inBatches(this.#items(positionOfCheckpoint(checkpoint), within, options), size ?? 1)) {
+        if ('end' in read) {
+          member.reached(read.end);
+          if (waits) await member.pause();
+          continue;
+        }
+        if (isAborted(signal)) return;
+        yield read.items;
+        await member.done(read.behind, { isBatch: size !== undefined });
       }
     } catch (error) {
       hasFailed = true;
@@ -161,13 +200,11 @@ export class Feed {
     }
   }
 
-  /** @param reachEnd called at the end of the feed, with its checkpoint */
   async *#items(
     from: Position,
     within: SpanPlace | undefined,
     { follow = false, signal, limit = Number.POSITIVE_INFINITY, skipExpired = false }: FeedReadOptions,
-    reachEnd: (checkpoint: number) => Promise<void>,
-  ): AsyncGenerator<PlacedItem, undefined> {
+  ): AsyncGenerator<PlacedItem | FeedEnd, undefined> {
     let next = await this.#reader.startFrom(from);
     for (let left = limit; ; ) {
       const isFirst = comparePositions(next, from) === 0;
@@ -179,7 +216,7 @@ export class Feed {
         if (left === 0) return;
       }
       next = pass.end;
-      await reachEnd(checkpointOf(next));
+      yield { end: checkpointOf(next) };
       if (!follow || isAborted(signal)) return;
       await this.#deps.sleep(FOLLOW_MS, signal);
       if (isAborted(signal)) return;
@@ -192,10 +229,39 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
 }
 
-function checkOptions(call: string, options: FeedReadOptions): FeedReadOptions {
+/** Items that are done together, and the place behind them. */
+interface Batch {
+  readonly items: readonly FeedItem[];
+  readonly behind: FeedPlace;
+}
+
+/** Batches of so many items, and fewer before an end. */
+async function* inBatches(read: AsyncIterable<PlacedItem | FeedEnd>, size: number): AsyncGenerator<Batch | FeedEnd> {
+  let items: FeedItem[] = [];
+  let last: FeedPlace | undefined;
+  for await (const each of read) {
+    if ('item' in each) {
+      items.push(each.item);
+      last = each.behind;
+    }
+    if (last !== undefined && ('end' in each || items.length >= size)) {
+      yield { items, behind: last };
+      [items, last] = [[], undefined];
+    }
+    if ('end' in each) yield each;
+  }
+  if (last !== undefined) yield { items, behind: last };
+}
+
+/** @param others names of further options of the call, which it checks itself */
+function checkOptions(call: string, options: FeedReadOptions, others: readonly string[] = []): FeedReadOptions {
   const names = ['from', 'follow', 'signal', 'limit', 'skipExpired'] satisfies (keyof FeedReadOptions)[];
-  checkOptionNames(call, options, names);
-  const { limit = 1 } = options;
-  if (Number.isSafeInteger(limit) && limit > 0) return options;
-  throw new UsageError(`the limit ${String(limit)} is not a positive integer`);
+  checkOptionNames(call, options, [...names, ...others]);
+  checkCount('limit', options.limit ?? 1);
+  return options;
+}
+
+function checkCount(name: string, count: number): void {
+  if (Number.isSafeInteger(count) && count > 0) return;
+  throw new UsageError(`the ${name} ${String(count)} is not a positive integer`);
 }

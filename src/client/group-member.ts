@@ -109,13 +109,15 @@ export class GroupMember {
   }
 
   /**
-   * The member has done an item. Saves the place behind it now and then.
+   * The member has done an item or a batch. Saves the place behind a batch, and behind items now
+   * and then.
    * @throws FeedGroupBusyError if another member has taken over
    */
-  async done(place: FeedPlace): Promise<void> {
+  async done(place: FeedPlace, { isBatch }: { readonly isBatch: boolean }): Promise<void> {
     this.#place = place;
     this.#items++;
-    if (this.#items >= SAVE_ITEMS || Math.abs(this.#deps.now() - this.#savedMs) >= SAVE_MS) await this.#save();
+    if (isBatch || this.#items >= SAVE_ITEMS || Math.abs(this.#deps.now() - this.#savedMs) >= SAVE_MS)
+      await this.#save();
     this.#checkLease();
     this.#keepLease();
   }

@@ -126,3 +126,8 @@ export class MessageNewerError extends LogfoldError {
 export class TimeUpError extends LogfoldError {
   override readonly code = 'TIME_UP';
 }
+
+/** A program that was given entries did not succeed. */
+export class ProgramFailedError extends LogfoldError {
+  override readonly code = 'PROGRAM_FAILED';
+}

@@ -12,6 +12,7 @@ export { Document } from '../client/document.ts';
 export { DocumentState, type StateChange } from '../client/document-state.ts';
 export {
   Feed,
+  type FeedBatchOptions,
   type FeedConsumeOptions,
   type FeedGroupStatus,
   type FeedItem,

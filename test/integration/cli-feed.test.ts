@@ -1,4 +1,5 @@
-import { writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -156,6 +157,78 @@ describe('a feed on the embedded engine', () => {
     expect(await printed('feed', '--group', 'search', ...FEED)).toEqual([]);
   });
 
+  describe('a program that gets the entries of a group', () => {
+    /** Writes a module that handles the lines of its standard input. @returns the command for it */
+    async function program(name: string, handle: string): Promise<string> {
+      const path = join(place.directory, `${name}.mjs`);
+      const lines = [
+        "import { appendFileSync } from 'node:fs';",
+        "import { createInterface } from 'node:readline';",
+        `const keep = (line) => appendFileSync('${join(place.directory, name)}.ndjson', line + '\\n');`,
+        `for await (const line of createInterface({ input: process.stdin })) { ${handle} }`,
+      ];
+      await writeFile(path, lines.join('\n'));
+      return `'${process.execPath}' '${path}'`;
+    }
+
+    const kept = async (name: string): Promise<string[]> => {
+      return (await readFile(join(place.directory, `${name}.ndjson`), 'utf8')).split('\n').slice(0, -1);
+    };
+
+    test('gets every entry, wherever it dies', async () => {
+      const all = (await printed('feed', ...FEED)).map((line) => JSON.stringify(line));
+      // It dies before or after it has kept a line.
+      const dies = "if (Math.random() < 0.1) process.kill(process.pid, 'SIGKILL');";
+      const exec = await program('dying', `${dies} keep(line); ${dies}`);
+      const words = ['feed', '--group', 'dying', ...FEED, '--exec', exec, '--batch', '4', ...place.words];
+      const codes: (number | null)[] = [];
+      while (codes.at(-1) !== 0) {
+        const { code, stderr } = await runCli(words);
+        if (code !== 0) expect(stderr).toContain('PROGRAM_FAILED');
+        codes.push(code);
+      }
+      const got = await kept('dying');
+      expect([...new Set(got)]).toEqual(all);
+      expect(got.length).toBeGreaterThanOrEqual(all.length);
+    });
+
+    test('gets entries again after it refused them, and none that it took', async () => {
+      const all = (await printed('feed', ...FEED)).map((line) => JSON.stringify(line));
+      const taking = await program('taking', 'keep(line);');
+      const words = ['feed', '--group', 'taking', ...FEED, '--batch', '3'];
+      const [refused] = await place.refusals([...words, '--exec', `${taking}; exit 3`]);
+      expect(refused).toMatchObject({ code: 'PROGRAM_FAILED', message: expect.stringContaining('exit code 3') });
+      const { code } = await runCli([...words, ...place.words, '--exec', taking]);
+      expect(code).toBe(0);
+      expect(await kept('taking')).toEqual([...all.slice(0, 3), ...all]);
+      await runCli([...words, ...place.words, '--exec', taking]);
+      expect(await kept('taking')).toHaveLength(3 + all.length);
+    });
+
+    test('finishes its batch when a signal ends the command, and the batch is done', async () => {
+      const all = (await printed('feed', ...FEED)).map((line) => JSON.stringify(line));
+      const slow = await program('slow', 'await new Promise((done) => setTimeout(done, 200)); keep(line);');
+      const words = ['feed', '--group', 'slow', ...FEED, '--batch', '3', ...place.words, '--exec'];
+      const member = startCli([...words, `echo begun; ${slow}`]);
+      await new Promise((resolve) => member.stdout?.once('data', resolve));
+      await end(member, 'SIGTERM');
+      expect(member.exitCode).toBe(143);
+      expect(await kept('slow')).toEqual(all.slice(0, 3));
+      const { code } = await runCli([...words, await program('slow', 'keep(line);')]);
+      expect(code).toBe(0);
+      expect(await kept('slow')).toEqual(all);
+    });
+  });
+
+  test('a group whose pipe breaks gets the lines that it had not written again', async () => {
+    const all = await printed('feed', ...FEED);
+    const member = startCli(['feed', '--group', 'pipe', '--json', ...FEED, ...place.words]);
+    member.stdout?.destroy();
+    await once(member, 'close');
+    expect(member.exitCode).toBe(141);
+    expect(await printed('feed', '--group', 'pipe', ...FEED)).toEqual(all);
+  });
+
   test('a group whose member was killed is released by hand', async () => {
     const member = startCli(['feed', '--group', 'index', '--follow', ...FEED, ...place.words, '--json']);
     await new Promise((resolve) => member.stdout?.once('data', resolve));
@@ -187,6 +260,8 @@ describe('a feed on the embedded engine', () => {
       [[...FEED, '--groups', '--follow'], 'USAGE', '--groups'],
       [[...FEED, '--rebuild', '--from', '0'], 'USAGE', '--rebuild'],
       [[...FEED, '--rebuild', '--group', 'search'], 'USAGE', '--rebuild'],
+      [[...FEED, '--exec', 'true'], 'USAGE', '--exec needs --group'],
+      [[...FEED, '--group', 'search', '--batch', '0', '--exec', 'true'], 'USAGE', "--batch: '0'"],
       [[...FEED, '--release'], 'USAGE', '--release needs --group'],
       [[...FEED, '--release', '--group', 'search', '--follow'], 'USAGE', '--release'],
       [[...FEED, '--release', '--group', 'serach'], 'USAGE', "no consumer group 'serach'"],

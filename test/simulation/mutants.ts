@@ -849,8 +849,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/feed.ts',
-        from: '        yield item;\n        await member.done(behind);\n',
-        to: '        await member.done(behind);\n        yield item;\n',
+        from: '        yield read.items;\n        await member.done(read.behind, { isBatch: size !== undefined });\n',
+        to: '        await member.done(read.behind, { isBatch: size !== undefined });\n        yield read.items;\n',
       },
     ],
   },

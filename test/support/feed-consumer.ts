@@ -1,4 +1,4 @@
-import type { FeedItem } from '../../src/client/feed.ts';
+import type { Feed, FeedItem, FeedReadOptions } from '../../src/client/feed.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { AppendUncertainError, FeedGroupBusyError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -54,15 +54,26 @@ export class FeedConsumer {
     const options = { follow: random.chance(0.4), signal: end.signal };
     if (options.follow) scheduler.after(random.integer(0, FOLLOW_MS), () => end.abort());
     const reading = this.#seen.reading(this.#checkpoint);
-    const items = this.#isGroup ? feed.consume(this.name, options) : feed.read({ ...options, from: this.#checkpoint });
-    // Some consumers end in the middle.
+    // Some consumers end in the middle, also of a batch.
     let rest = random.chance(0.3) ? random.integer(1, 50) : Number.POSITIVE_INFINITY;
-    for await (const item of items) {
-      await ports.process.intercept('process', async () => this.#process(reading, item, await item.body()));
-      if (--rest === 0) break;
+    batches: for await (const batch of this.#batches(feed, options)) {
+      for (const item of batch) {
+        await ports.process.intercept('process', async () => this.#process(reading, item, await item.body()));
+        if (--rest === 0) break batches;
+      }
       if (isOver()) end.abort();
     }
     await this.checkGroup();
+  }
+
+  #batches(feed: Feed, options: FeedReadOptions): AsyncIterable<readonly FeedItem[]> {
+    const { random } = this.#world;
+    if (this.#isGroup && random.chance(0.5)) {
+      return feed.consumeBatches(this.name, { ...options, size: random.integer(1, 20) });
+    }
+    return oneByOne(
+      this.#isGroup ? feed.consume(this.name, options) : feed.read({ ...options, from: this.#checkpoint }),
+    );
   }
 
   /** Checks that the checkpoint of the group has not gone back. */
@@ -92,6 +103,10 @@ export class FeedConsumer {
   missing(): LogId[] {
     return this.#seen.missing();
   }
+}
+
+async function* oneByOne(items: AsyncIterable<FeedItem>): AsyncGenerator<readonly FeedItem[]> {
+  for await (const item of items) yield [item];
 }
 
 /** Whether an error comes from an injected fault, so that another attempt may succeed. */

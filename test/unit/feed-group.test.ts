@@ -128,6 +128,53 @@ describe('a consumer group', () => {
     await member.return(undefined);
   });
 
+  describe('in batches', () => {
+    const numbers = (batches: readonly (readonly FeedItem[])[]) => batches.map(entriesOf);
+
+    test('gets its items in order, and fewer before the end', async () => {
+      const { fed } = await fedLog(7);
+      const batches = await Array.fromAsync(fed.logs.feed.consumeBatches('search', { size: 3 }));
+      expect(numbers(batches)).toEqual([[0, 1, 2], [3, 4, 5], [6]]);
+      expect(await consumed(fed)).toEqual([]);
+      const limited = await Array.fromAsync(fed.logs.feed.consumeBatches('mail', { size: 3, limit: 4 }));
+      expect(numbers(limited)).toEqual([[0, 1, 2], [3]]);
+    });
+
+    test('gets a batch again if its member failed in it, and saves each one that is done', async () => {
+      const { fed } = await fedLog(7);
+      const saves = countSaves(fed);
+      const failing = (async () => {
+        for await (const batch of fed.logs.feed.consumeBatches('search', { size: 3 })) {
+          if (batch[0]?.entry.position.entry === 3) throw new Error('the index is down');
+        }
+      })();
+      await expect(failing).rejects.toThrow('the index is down');
+      expect(saves.count).toBe(1);
+      expect(await consumed(fed)).toEqual([3, 4, 5, 6]);
+    });
+
+    test('gets a batch that is not full as soon as the feed has no more', async () => {
+      const { fed, log } = await fedLog(2);
+      const stop = new AbortController();
+      const batches = fed.logs.feed.consumeBatches('search', { follow: true, signal: stop.signal });
+      expect(entriesOf((await batches.next()).value ?? [])).toEqual([0, 1]);
+      const next = batches.next();
+      await fed.append(log, 1);
+      await fed.feed(log);
+      await fed.clock.elapse(1_000);
+      expect(entriesOf((await next).value ?? [])).toEqual([2]);
+      expect(await fed.groups.get('search')).toMatchObject({ checkpoint: 3 });
+      stop.abort();
+      expect(await batches.next()).toEqual({ done: true, value: undefined });
+      expect(await consumed(fed)).toEqual([]);
+    });
+
+    test('takes whole numbers as sizes', async () => {
+      const { feed } = new FedLogs().logs;
+      for (const size of [0, 1.5, -1]) expect(() => feed.consumeBatches('search', { size })).toThrow('the size');
+    });
+  });
+
   test('other groups are not affected', async () => {
     const { fed } = await fedLog(2);
     await fed.logs.feed.consume('search').next();

@@ -6,6 +6,7 @@ import { readPolicies } from '../../retention/policies.ts';
 import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
 import { rebuildFeed } from '../../workers/sweep/rebuild-feed.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
+import { runProgram } from '../consumer-program.ts';
 import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
 import { count, formatDate, formatDuration } from '../format.ts';
@@ -16,9 +17,15 @@ const HELP = `
 Each line has the checkpoint to continue at behind this entry, the log, and the entry as 'logfold entries' prints it.
 With --json, each entry is one JSON object in a line.
 
-A group remembers how far it is: run the same command again, and it continues. An entry counts as done when its line is
-written. After a crash, the entries of the last 5 seconds may come again. One member of a group works at a time; with
---follow, another one waits for it.
+A group remembers how far it is: run the same command again, and it continues. One member of a group works at a time;
+with --follow, another one waits for it.
+
+With --exec, a group loses no entry. The command runs for each batch, with one JSON object per entry in a line of its
+standard input. Exit code 0 says that all of them are done. After any other end, this command ends with exit code 1, and
+the same entries come again: each comes at least once.
+
+Without --exec, an entry counts as done when its line is written. A pipe takes lines that its reader has not read. If the
+reader dies, the group has lost them: each entry comes at most once.
 
 --rebuild writes all entries of all logs to the feed once more, for example after a loss. Every reader gets them again,
 at higher checkpoints.`;
@@ -29,6 +36,8 @@ export function feedCommand() {
     .option('--follow', 'wait for new entries and print them, until interrupted', false)
     .option('--limit <n>', 'the most entries', parse.count)
     .option('--group <name>', 'continue where this consumer group stopped, and remember how far it gets')
+    .option('--exec <command>', 'run this for each batch of the group: exit code 0 says that the batch is done')
+    .option('--batch <n>', 'the most entries of a batch for --exec', parse.count, 100)
     .option('--skip-expired', 'leave out entries that expired without an archive', false)
     .option('--rebuild', 'begin the feed again, and feed all logs from their first entry on', false)
     .option('--groups', 'list the consumer groups, and how far each is behind', false)
@@ -39,20 +48,23 @@ export function feedCommand() {
       examples(
         'feed --feed-table Feed',
         'feed --feed-table Feed --from 4711 --follow --json',
-        'feed --feed-table Feed --group search --json | ./index-entries',
+        'feed --feed-table Feed --group search --follow --exec ./index-entries',
         'feed --feed-table Feed --groups',
         'feed --feed-table Feed --group search --release',
         'feed --feed-table Feed --rebuild',
       ),
     )
-    .action(({ from, follow, limit, group, skipExpired, groups, rebuild, release, ...options }) => {
+    .action(({ from, follow, limit, group, skipExpired, groups, rebuild, release, exec, batch, ...options }) => {
       if (options.feedTable === undefined) {
         throw new UsageError('the table of the feed is not named', { advice: 'Give --feed-table NAME' });
       }
-      const reads = from !== undefined || follow || limit !== undefined || skipExpired;
+      const reads = from !== undefined || follow || limit !== undefined || skipExpired || exec !== undefined;
       const others = [groups, rebuild, release || group !== undefined, reads].filter((given) => given);
       if ((groups || rebuild) && others.length > 1) {
         throw new UsageError('--groups and --rebuild exclude every other option of this command');
+      }
+      if (exec !== undefined && group === undefined) {
+        throw new UsageError('--exec needs --group, which remembers what the program has done');
       }
       if (release && (reads || group === undefined)) {
         throw new UsageError('--release needs --group, and excludes every other option of this command');
@@ -65,12 +77,18 @@ export function feedCommand() {
         if (groups) return listGroups(feed, output);
         if (release && group !== undefined) return releaseGroup(feed, group, output);
         const how = { from, follow, limit, skipExpired, signal: stop };
-        const items = group === undefined ? feed.read(how) : feed.consume(group, how);
-        const next = await print(items, { types: deps.types, output, follow });
+        const printing = { types: deps.types, output, follow };
+        let next: number | undefined;
+        if (group === undefined) next = await print(oneByOne(feed.read(how)), printing);
+        else if (exec === undefined) await print(feed.consumeBatches(group, { ...how, size: PRINTED_BATCH }), printing);
+        else await execute(feed.consumeBatches(group, { ...how, size: batch }), { ...printing, command: exec, stop });
         if (stop.aborted) throw interrupted(stop.reason, group, next);
       });
     });
 }
+
+/** Lines that are written before the group counts them as done. */
+const PRINTED_BATCH = 1_000;
 
 interface Printing {
   readonly types: ReservedTypes;
@@ -79,24 +97,64 @@ interface Printing {
 }
 
 /** @returns the checkpoint behind the last printed entry; undefined if there was none */
-async function print(items: AsyncIterable<FeedItem>, { types, output, follow }: Printing): Promise<number | undefined> {
+async function print(
+  batches: AsyncIterable<readonly FeedItem[]>,
+  { types, output, follow }: Printing,
+): Promise<number | undefined> {
   const width = process.stdout.isTTY ? process.stdout.columns : undefined;
   const progress = process.stdout.isTTY || follow ? undefined : output.progress('Entries');
   let read = 0;
   let next: number | undefined;
   try {
-    for await (const { checkpoint, log, entry, body } of items) {
-      const line = await entryLine(entry, types, { load: body });
-      const place = `${String(checkpoint).padEnd(10)} ${printable(log)} `;
-      const text = `${place}${describeEntry(line, width && Math.max(0, width - place.length))}`;
-      await writePart(output.json ? `${JSON.stringify({ checkpoint, log, ...line })}\n` : `${text}\n`);
-      next = checkpoint;
-      progress?.update(++read);
+    for await (const batch of batches) {
+      for (const { checkpoint, log, entry, body } of batch) {
+        const line = await entryLine(entry, types, { load: body });
+        const place = `${String(checkpoint).padEnd(10)} ${printable(log)} `;
+        const text = `${place}${describeEntry(line, width && Math.max(0, width - place.length))}`;
+        await writePart(output.json ? `${JSON.stringify({ checkpoint, log, ...line })}\n` : `${text}\n`);
+        next = checkpoint;
+        progress?.update(++read);
+      }
     }
   } finally {
     progress?.stop();
   }
   return next;
+}
+
+async function* oneByOne(items: AsyncIterable<FeedItem>): AsyncGenerator<readonly FeedItem[]> {
+  for await (const item of items) yield [item];
+}
+
+interface Execution extends Printing {
+  readonly command: string;
+  readonly stop: AbortSignal;
+}
+
+/** Runs a program for each batch. A batch is done if the program succeeds. */
+async function execute(
+  batches: AsyncIterable<readonly FeedItem[]>,
+  { types, output, follow, command, stop }: Execution,
+): Promise<void> {
+  const progress = follow ? undefined : output.progress('Entries');
+  let done = 0;
+  try {
+    for await (const batch of batches) {
+      let lines = '';
+      for (const { checkpoint, log, entry, body } of batch) {
+        const line = await entryLine(entry, types, { load: body });
+        lines += `${JSON.stringify({ checkpoint, log, ...line })}\n`;
+      }
+      await runProgram(command, lines).catch((error: unknown) => {
+        // Ctrl+C ends the program too.
+        throw stop.aborted ? stop.reason : error;
+      });
+      done += batch.length;
+      progress?.update(done);
+    }
+  } finally {
+    progress?.stop();
+  }
 }
 
 function interrupted(reason: unknown, group: string | undefined, next: number | undefined): unknown {

@@ -1,8 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { expect } from 'vitest';
 import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
+import { runProgram } from '../../../src/cli/consumer-program.ts';
 import { openLogs } from '../../../src/exports/aws.ts';
 import { positionOfCheckpoint } from '../../../src/feed/checkpoint.ts';
 import { START } from '../../../src/ids/position.ts';
@@ -70,6 +71,16 @@ export const FEED: Cases = {
     await refused(() => fed.logs.feed.release('serach'));
     const [{ name = '' } = {}] = await fed.logs.feed.groups();
     await fed.logs.feed.release(name);
+  },
+  'Find the cause in the output of the program, then run the command again: the same entries come again': async (
+    refused,
+  ) => {
+    const file = join(await mkdtemp(join(tmpdir(), 'logfold-program-')), 'lines');
+    const command = `cat >> '${file}'`;
+    await refused(() => runProgram(`${command}; exit 3`, 'first\n'));
+    await runProgram(command, 'first\n');
+    expect(await readFile(file, 'utf8')).toBe('first\nfirst\n');
+    await rm(dirname(file), { recursive: true });
   },
   'Read the feed with `skipExpired`, or --skip-expired, to leave such entries out': async (refused) => {
     const fed = new FedLogs();
