@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { makeProgram } from '../../src/cli/program.ts';
 import { settingsOf } from '../../src/cli/settings.ts';
@@ -16,29 +17,88 @@ function examplesOf(command: ReturnType<typeof makeProgram>['commands'][number])
   return Array.from(examples.matchAll(/^ {2}logfold (.*)$/gm), ([, line]) => line ?? '');
 }
 
+const ROOT = join(import.meta.dirname, '../..');
 const COMMANDS = makeProgram().commands.map((command) => command.name());
 
 describe('the help of a command has examples that the command takes:', () => {
   test.each(COMMANDS)('%s', async (name) => {
-    const program = makeProgram();
-    const command = program.commands.find((each) => each.name() === name);
+    const command = makeProgram().commands.find((each) => each.name() === name);
     if (command === undefined) throw new Error(`there is no command ${name}`);
     const examples = examplesOf(command);
     expect(examples).not.toEqual([]);
     for (const example of examples) {
-      const ran: string[] = [];
-      for (const each of program.commands) {
-        // The logs and files of examples do not exist.
-        for (const argument of each.registeredArguments) if (argument.name() === 'log') argument.argParser(String);
-        for (const option of each.options) if (option.long === '--mapping') option.argParser(() => undefined);
-        each.configureOutput({ writeErr: () => undefined }).action(() => void ran.push(each.name()));
-      }
-      const [line = ''] = example.split(/ [>|#]/);
-      await program.parseAsync(line.split(' '), { from: 'user' });
-      expect(ran).toHaveLength(1);
+      expect(await parsed(example)).toBeDefined();
       expect(example).toContain(name);
     }
   });
+});
+
+/** Parses a line without the word `logfold`. @returns the name of the command that would run */
+async function parsed(line: string): Promise<string | undefined> {
+  const program = makeProgram();
+  const ran: string[] = [];
+  for (const each of program.commands) {
+    // The logs and files of the line do not exist.
+    for (const argument of each.registeredArguments) if (argument.name() === 'log') argument.argParser(String);
+    for (const option of each.options) if (option.long === '--mapping') option.argParser(() => undefined);
+    each
+      .exitOverride()
+      .configureOutput({ writeErr: () => undefined })
+      .action(() => void ran.push(each.name()));
+  }
+  const [words = ''] = line.split(/ (?:[>|#]|&&)/);
+  await program.parseAsync(
+    words.match(/"[^"]*"|'[^']*'|[^ ]+/g)?.map((word) => word.replaceAll(/^["']|["']$/g, '')),
+    {
+      from: 'user',
+    },
+  );
+  return ran[0];
+}
+
+/** Commands that texts show, without the word `logfold`, with their files. */
+function shownCommands(files: readonly string[], shown: RegExp): { readonly file: string; readonly line: string }[] {
+  return files.flatMap((file) => {
+    const text = readFileSync(join(ROOT, file), 'utf8').replaceAll(/\\\n */g, '');
+    return Array.from(text.matchAll(shown), ([, line = '']) => ({ file, line: line.replaceAll(/\s+/g, ' ') }));
+  });
+}
+
+describe('the program takes each command that is shown', () => {
+  /** Texts in the place of what the reader has to fill in. */
+  const filled = (line: string): string =>
+    line
+      .replaceAll(/--at \$\{[^}]*\}/g, '--at 0/1')
+      .replaceAll(/\$\{[^}]*\}|…|\[?\b(?:SEGMENT|ENTRY)\b\]?/g, '1')
+      .replaceAll(/\[?\b(?:TIME|BEFORE|AFTER)\b\]?/g, '2024-01-31');
+
+  test('in messages and help', async () => {
+    const commands = shownCommands(globSync('src/**/*.ts', { cwd: ROOT }), /(?<![a-z])'logfold ([a-z]+[^']*)'/g);
+    expect(commands.length).toBeGreaterThan(40);
+    expect(await refused(commands)).toEqual([]);
+  });
+
+  test('in documents', async () => {
+    const documents = ['*.md', 'docs/*.md'].flatMap((pattern) => globSync(pattern, { cwd: ROOT }));
+    const inline = shownCommands(documents, /`(?:npx )?logfold ([a-z]+[^`]*)`/g);
+    const blocks = shownCommands(
+      documents,
+      /^ *(?:\w+=\$\()?(?:npx )?logfold ([a-z]+ -.*|[a-z]+ \$.*|[a-z]+ [A-Z]+\b.*)$/gm,
+    );
+    expect(inline.length).toBeGreaterThan(80);
+    expect(blocks.length).toBeGreaterThan(10);
+    expect(await refused([...inline, ...blocks])).toEqual([]);
+  });
+
+  async function refused(commands: ReturnType<typeof shownCommands>): Promise<string[]> {
+    const found: string[] = [];
+    for (const { file, line } of commands) {
+      // A single word only mentions the command.
+      const name = COMMANDS.includes(line) ? line : await parsed(filled(line)).catch((error: unknown) => String(error));
+      if (name === undefined || !COMMANDS.includes(name)) found.push(`${file}: ${line}: ${name}`);
+    }
+    return found;
+  }
 });
 
 describe('docs/commands.md', () => {

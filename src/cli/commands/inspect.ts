@@ -104,7 +104,7 @@ function describe(
   ];
   if (recognized !== undefined) lines.push(`These are items of ${recognized}.`);
   if (recognized !== undefined && mapping === undefined) {
-    return [...lines, 'logfold reads this table without a mapping: name it with --entry-table or --segment-table.'];
+    return [...lines, 'No mapping is needed: name the table with --entry-table or --segment-table.'];
   }
   lines.push(...misfits.map(describeMisfit));
   if (mapping === undefined) {
