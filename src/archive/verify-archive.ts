@@ -49,14 +49,7 @@ export async function compareWithArchive(
   page: readonly StoredItem[],
   of: ComparisonOf,
 ): Promise<void> {
-  const [first, last] = [page[0], page.at(-1)];
-  if (first === undefined || last === undefined) return;
-  // The entries of a page may be far apart in a long segment. Keep only the wanted items.
-  const wanted = new Set(page.map(numberOf));
-  const archived = new Map<number, StoredItem>();
-  for await (const items of archive.items(numberOf(first), numberOf(last) + 1)) {
-    for (const item of items) if (wanted.has(numberOf(item))) archived.set(numberOf(item), item);
-  }
+  const archived = await archivedItems(archive, page);
   for (const item of page) {
     const there = archived.get(numberOf(item));
     if (there === undefined)
@@ -64,6 +57,37 @@ export async function compareWithArchive(
     if (!sameEntry(there, item, of))
       throw differs(of.segment, numberOf(item), 'the entry in the table differs from the archive');
   }
+}
+
+/**
+ * The number of the first item of the table that is missing from the archive or differs; undefined
+ * if there is none.
+ * @param page in ascending order
+ */
+export async function firstDifference(
+  archive: Archive,
+  page: readonly StoredItem[],
+  of: ComparisonOf,
+): Promise<number | undefined> {
+  const archived = await archivedItems(archive, page);
+  const differing = page.find((item) => {
+    const there = archived.get(numberOf(item));
+    return there === undefined || !sameEntry(there, item, of);
+  });
+  return differing && numberOf(differing);
+}
+
+/** The archived items with the numbers of a page, which is in ascending order. */
+async function archivedItems(archive: Archive, page: readonly StoredItem[]): Promise<Map<number, StoredItem>> {
+  const [first, last] = [page[0], page.at(-1)];
+  if (first === undefined || last === undefined) return new Map();
+  // The entries of a page may be far apart in a long segment. Keep only the wanted items.
+  const wanted = new Set(page.map(numberOf));
+  const archived = new Map<number, StoredItem>();
+  for await (const items of archive.items(numberOf(first), numberOf(last) + 1)) {
+    for (const item of items) if (wanted.has(numberOf(item))) archived.set(numberOf(item), item);
+  }
+  return archived;
 }
 
 /**

@@ -216,6 +216,7 @@ describe('the JSON documents', () => {
       log,
       snapshots: 2,
       archived: 0,
+      left: 0,
       expired: 0,
       chunks: 0,
       bytes: 0,

@@ -944,6 +944,19 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'changed-entry-unseen',
+    fault: '`verify` does not say that an entry in the table differs from its archive',
+    test: 'test/unit/mapped-life.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/inspect/verify.ts',
+        from: '    if (changed === undefined) return;\n',
+        to: '    if (changed === undefined || present > 0) return;\n',
+      },
+    ],
+  },
+  {
     name: 'gap-by-machine-clock',
     fault: 'a comparison dates gaps, and waits, by the clock of its machine',
     test: 'test/property/revisions.test.ts',

@@ -4,7 +4,7 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
-import type { StoredItem } from '../../src/log/attribute.ts';
+import { plainItem, type StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import type { LogReader } from '../../src/log/log-store.ts';
 import { tailStart } from '../../src/log/query.ts';
@@ -207,6 +207,22 @@ describe('a mapped log in a pipeline', () => {
       expect(await undoExpiry(life.deps, { log, segment })).toEqual({ segment, entries: 10 });
     }
     expect(await life.originals(log)).toEqual(items);
+  });
+
+  test('verify finds an item that the application changed after it was stamped', async () => {
+    const life = new MappedLife();
+    const log = await life.create(47);
+    for (let i = 0; i < 3; i++) await life.sweep();
+    expect(await verify(life.deps, log)).toMatchObject({ archived: 3, left: 0, problems: [] });
+    const item = (await life.originals(log))[12];
+    if (item === undefined) throw new Error('the log is empty');
+    const payload = { L: [{ L: [{ N: '2' }, { N: '0' }, { S: 'changed' }] }] };
+    life.items.replace(plainItem({ ...item, payload }));
+    const { problems } = await verify(life.deps, log);
+    expect(problems).toMatchObject([{ part: 'archive', code: 'ARCHIVE_DIFFERS', snapshot: { segment: 1, entry: 0 } }]);
+    life.nowMs += (DAY + 1) * 1000;
+    life.items.expireNow(life.nowMs / 1000);
+    expect(await verify(life.deps, log)).toMatchObject({ archived: 3, left: 3, problems: [] });
   });
 
   test('a job deletes the items of expired segments, but not the newest item of the log', {

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { parseLogId } from '../../src/ids/log-id.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import { describeProblem, type Problem, verify } from '../../src/workers/inspect/verify.ts';
+import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
@@ -45,6 +47,7 @@ describe('verify', () => {
     expect(verified).toEqual({
       snapshots: 3,
       archived: 0,
+      left: 0,
       expired: 0,
       chunks: keys.length,
       bytes: bytes.reduce((total, each) => total + each, 0),
@@ -207,6 +210,27 @@ describe('verify', () => {
     }
     await sheet.tables.deleteEntries(sheet.log, 0, [...entries.keys()]);
     expect(await verify(sheet.deps, sheet.log)).toMatchObject({ snapshots: 2, expired: 1, problems: [] });
+  });
+
+  test('it finds an entry that another program changed after its archive was written', { tags: ['I3'] }, async () => {
+    const { sheet } = await threeSnapshots();
+    await sheet.archive();
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ archived: 1, left: 0, problems: [] });
+    const policy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'ttl' as const };
+    await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, policy, { byHand: true });
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ archived: 1, left: 0, problems: [] });
+    const [first, second, ...others] = await sheet.items();
+    if (first === undefined || second === undefined) throw new Error('the segment is empty');
+    await sheet.tables.putItems([{ ...second, note: { S: 'reviewed' } }]);
+    const { problems } = await verify(sheet.deps, sheet.log);
+    expect(problems).toMatchObject([{ part: 'archive', code: 'ARCHIVE_DIFFERS', snapshot: { segment: 0, entry: 0 } }]);
+    expect(problems.map(describeProblem)).toEqual([expect.stringContaining('--undo')]);
+
+    // After Time to Live has removed the entry, only the number of such segments is known.
+    await sheet.tables.deleteEntries(sheet.log, 0, [1]);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ archived: 1, left: 1, problems: [] });
+    await sheet.tables.deleteEntries(sheet.log, 0, [0, ...others.map((_, i) => i + 2)]);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ archived: 1, left: 1, problems: [] });
   });
 
   test('it finds damage in a segment that expires without an archive', async () => {

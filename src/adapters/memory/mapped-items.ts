@@ -52,6 +52,12 @@ export class MemoryMappedItems implements MappedItems {
     this.#table.put(place, item);
   }
 
+  /** Changes an item as an application does that does not keep to its log. */
+  replace(item: Item): void {
+    checkWriteSize([item]);
+    this.#table.put(this.#placeOf(item), item);
+  }
+
   async newest(log: LogId, below: number): Promise<IndexedItem | undefined> {
     const highest = Math.min(below - 1, this.#table.newest(log) ?? -1);
     for (let index = highest; index >= 0; index--) {

@@ -1,11 +1,13 @@
-import { openArchive } from '../../archive/reader.ts';
+import { type Archive, openArchive } from '../../archive/reader.ts';
+import { firstDifference } from '../../archive/verify-archive.ts';
 import type { ChunkId } from '../../codec/chunk.ts';
-import { LogfoldError } from '../../errors.ts';
+import { ArchiveDiffersError, LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import { countForeign, type ForeignCounts, type ForeignPart } from '../../log/foreign.ts';
 import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
+import type { TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { readEntries } from '../../log/read-entries.ts';
 import { hasForeignArchive, isFrozen, mayLackEntries, type Segment } from '../../log/segment.ts';
@@ -21,6 +23,8 @@ import { IdSet } from '../gc/id-set.ts';
 import { keepsRoot } from '../gc/kept-roots.ts';
 
 export interface VerifyDeps extends SnapshotStores {
+  /** The tables alone, whose items are compared with the archives. */
+  readonly tables: Pick<TableReader, 'items'>;
   readonly types: ReservedTypes;
   /** The snapshots that the policy keeps of segments in the table; all by default. */
   readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
@@ -43,6 +47,12 @@ export interface Verified {
   readonly snapshots: number;
   /** Archives, each of which was read completely. */
   readonly archived: number;
+  /**
+   * Archived segments with entries that have left the table. Time to Live removes an entry some
+   * days after it was compared with its archive. If another program changed it in between, the
+   * change is lost, and nothing shows it.
+   */
+  readonly left: number;
   /** Segments with entries that expired without an archive and cannot be checked. */
   readonly expired: number;
   /** Distinct chunks that were read and match their hashes. */
@@ -55,9 +65,10 @@ export interface Verified {
 
 /**
  * Reads every chunk of every kept snapshot of a log, and every entry, including archived ones.
- * Checks that all parts exist, and that chunks and archives match their hashes. Goes on after a
- * problem, to find all problems. If a segment expires without an archive, checks only the entries
- * that are left.
+ * Checks that all parts exist, and that chunks and archives match their hashes. Compares archives
+ * with the entries that are still in the table: another program may have changed one, and its
+ * change would be lost when the entry expires. Goes on after a problem, to find all problems. If a
+ * segment expires without an archive, checks only the entries that are left.
  * @throws LogNotFoundError if the log has no segment
  * @throws SegmentGapError if a segment is missing
  * @throws EntryGapError if an entry is neither in the table nor in an archive
@@ -86,6 +97,7 @@ class Verification {
   readonly #problems: Problem[] = [];
   #snapshots = 0;
   #archived = 0;
+  #left = 0;
   #expired = 0;
   readonly #foreign: ForeignPart[] = [];
 
@@ -99,9 +111,9 @@ class Verification {
 
   get result(): Verified {
     const { read: chunks, bytesRead: bytes } = this.#nodes.counts;
-    const [snapshots, archived, expired] = [this.#snapshots, this.#archived, this.#expired];
+    const [snapshots, archived, left, expired] = [this.#snapshots, this.#archived, this.#left, this.#expired];
     const foreign = countForeign(this.#foreign);
-    return { snapshots, archived, expired, chunks, bytes, problems: this.#problems, foreign };
+    return { snapshots, archived, left, expired, chunks, bytes, problems: this.#problems, foreign };
   }
 
   async segment(segment: Segment, next: Segment | undefined): Promise<void> {
@@ -162,6 +174,27 @@ class Verification {
         for (const entry of page) await this.#entry(segment, entry);
       }
       this.#archived++;
+      await this.#compareWithTable(segment, archive);
+    });
+  }
+
+  /** Compares the entries of a segment that are still in the table with its archive. */
+  async #compareWithTable(segment: Segment, archive: Archive): Promise<void> {
+    const range = { segment: segment.segment, from: 0, to: MAX_NUMBER + 1 };
+    const types = this.#types;
+    let present = 0;
+    let changed: number | undefined;
+    for await (const page of this.#deps.tables.items(this.#log, range, { consistent: true })) {
+      present += page.length;
+      // The root of a Snapshot entry may have changed since, and is checked by itself.
+      const entries = page.filter(({ T }) => T?.S !== types.snapshot);
+      changed ??= await firstDifference(archive, entries, { segment, types });
+    }
+    if (present < archive.end) this.#left++;
+    if (changed === undefined) return;
+    throw new ArchiveDiffersError('another program changed the entry after it was archived', {
+      ...{ log: this.#log, segment: segment.segment, entry: changed },
+      advice: `Append its change to the log again before the entry expires; 'logfold expire LOG ${segment.segment} --undo' keeps it until then`,
     });
   }
 
@@ -186,7 +219,8 @@ class Verification {
     try {
       await read();
     } catch (error) {
-      if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
+      const isFound = error instanceof LogfoldError && (error.stopsLog || error instanceof ArchiveDiffersError);
+      if (!isFound) throw error;
       this.#problems.push({ ...where, code: error.code, message: error.message });
     }
   }

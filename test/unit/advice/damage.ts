@@ -181,6 +181,21 @@ export const DAMAGE: Cases = {
       expect(await expire()).toMatchObject({ outcome: 'present' });
       expect(await sheet.items()).toEqual([]);
     },
+  "Append its change to the log again before the entry expires; 'logfold expire LOG … --undo' keeps it until then":
+    async (refused) => {
+      const sheet = await archivedSheet();
+      await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, { ...NOW, expire: 'ttl' }, { byHand: true });
+      const stamped = await itemAt(sheet, { segment: 0, entry: 1 });
+      await sheet.tables.putItems([{ ...stamped, note: { S: 'reviewed' } }]);
+      await refused(async () => {
+        const { problems } = await verify(sheet.deps, sheet.log);
+        for (const { message } of problems) throw Object.assign(new Error(message), { advice: message });
+      });
+      await undoExpiry(sheet.deps, { log: sheet.log, segment: 0 });
+      expect(await itemAt(sheet, { segment: 0, entry: 1 })).not.toHaveProperty('X');
+      await sheet.append({ type: 'Set', version: 1, body: [[1, 0, 'reviewed']] });
+      expect((await sheet.rows(await sheet.completed()))[1]).toEqual(['reviewed']);
+    },
   'Nothing was overwritten; compare both, and delete the entry in the table if it is wrong': async (refused) => {
     const sheet = await archivedSheet();
     const right = await itemAt(sheet, { segment: 0, entry: 1 });

@@ -48,7 +48,7 @@ export const REVISIONS: Cases = {
     expect(await items.export({ per: 'item' })).toHaveLength(1);
     expect(await items.export({ per: 'partition' })).toHaveLength(1);
   },
-  'Remove it: the next comparison then begins with the first item': async (refused) => {
+  'Remove it: the next comparison then begins with the first item, and gaps are found a day later': async (refused) => {
     const table = new RevisedTable();
     await table.blobs.put(COMPARE_KEY, Buffer.from('{'));
     await refused(() => table.compare());
