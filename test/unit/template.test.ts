@@ -1247,6 +1247,17 @@ describe('alarms and the dashboard', () => {
     expect(Array.from(stated, ([, key]) => key).sort()).toEqual(kept.toSorted());
   });
 
+  test.each([
+    ['aws', 'us-east-1', 'console.aws.amazon.com'],
+    ['aws-cn', 'cn-north-1', 'console.amazonaws.cn'],
+    ['aws-us-gov', 'us-gov-west-1', 'console.amazonaws-us-gov.com'],
+    ['aws-eusc', 'eusc-de-east-1', 'console.amazonaws-eusc.eu'],
+  ])('DashboardUrl leads to the console of the partition %s', (partition, region, console) => {
+    const refs = { 'AWS::Partition': partition, 'AWS::Region': region };
+    const url = String(template.expand({ refs }).outputs.DashboardUrl);
+    expect(url).toMatch(`https://${region}.${console}/cloudwatch/home?region=${region}#dashboards/dashboard/`);
+  });
+
   test('a stack without monitoring has no alarms and no dashboard', () => {
     const without = template.expand({ parameters: { Monitoring: 'false' } });
     const difference = [...own.resources.keys()].filter((id) => !without.resources.has(id));
