@@ -7,7 +7,7 @@ import { wireReducer } from './wire.ts';
 import { wireStores } from './wire-stores.ts';
 
 const settings = readEnvironment(replayEnvironment, process.env);
-const { stores, check } = wireStores(settings, { ttl: false, readsSizes: false });
+const { stores, checkAll: check } = wireStores(settings, { ttl: false, readsSizes: false });
 const reducer = await wireReducer(settings);
 
 /** Folds a log from its beginning, on demand, and compares the result with the stored snapshot. */

@@ -13,7 +13,7 @@ import { wireReducer } from './wire.ts';
 import { wireStores } from './wire-stores.ts';
 
 const settings = readEnvironment(revisionsEnvironment, process.env);
-const { stores, check } = wireStores(settings, { ttl: false, readsSizes: false });
+const { stores, checkAll: check } = wireStores(settings, { ttl: false, readsSizes: false });
 const reducer = await wireReducer(settings);
 const client = new DynamoDBClient(sdkConfig());
 

@@ -8,13 +8,16 @@ import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
+import { LogfoldError } from '../src/errors.ts';
 import { FEED_LOG } from '../src/feed/feed-log.ts';
 import { withFeed } from '../src/feed/feed-log-store.ts';
 import { parseLogId } from '../src/ids/log-id.ts';
 import type { LogStore } from '../src/log/log-store.ts';
+import { type MappedTable, requireClaim } from '../src/mapping/bucket-claim.ts';
 import { parseMappedLog } from '../src/mapping/key-pattern.ts';
 import { LogRegistrar } from '../src/mapping/log-registrar.ts';
 import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
+import type { BlobStore } from '../src/store/blob-store.ts';
 import { mappingOf, reservedTypes, type StoreEnvironment } from './environment.ts';
 import { logger } from './instrument.ts';
 
@@ -50,6 +53,8 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
   const platform = nativePlatform;
   const parseLog = mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text);
   const mappedStore = logs instanceof MappedLogStore ? logs : undefined;
+  const check = () =>
+    checkDeployment({ dynamodb, s3, entryTable, mapping, segmentTable, feedTable, bucket, ttl, onUnknown });
   return {
     stores: {
       tables,
@@ -67,8 +72,7 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
     mappedStore,
     /** Registers these logs. */
     mapped: mappedStore && mapping && new LogRegistrar({ store: mappedStore, blobs, table: entryTable, mapping }),
-    check: () =>
-      checkDeployment({ dynamodb, s3, entryTable, mapping, segmentTable, feedTable, bucket, ttl, onUnknown }),
+    check,
     /** Checks the stream that starts the stream function; undefined if none does. */
     checkStream:
       streamArn === undefined
@@ -78,5 +82,22 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
             const readsImages = mapping === undefined || readsSizes;
             return checkStream({ dynamodb, entryTable, streamArn, readsImages, onUnknown });
           },
+    /** Checks the tables, the bucket, and whose logs the bucket holds. */
+    checkAll: async () => {
+      await check();
+      await checkClaim(blobs, mapping && { table: entryTable, mapping });
+    },
   };
 }
+
+/** Work goes on if the bucket does not answer: jobs then fail by themselves. */
+async function checkClaim(blobs: BlobStore, of: MappedTable | undefined): Promise<void> {
+  try {
+    await requireClaim(blobs, of);
+  } catch (error) {
+    if (error instanceof LogfoldError && REFUSED.includes(error.code)) throw error;
+    onUnknown(error);
+  }
+}
+
+const REFUSED = ['BUCKET_TAKEN', 'MAPPING_DIFFERS'];

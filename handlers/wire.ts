@@ -60,7 +60,7 @@ export function wireWork(settings: WorkEnvironment) {
  * the reducer cannot be loaded
  */
 export async function wireJobs(settings: WorkEnvironment) {
-  const { stores, mapped, check, queue, policy, division, now } = wireWork(settings);
+  const { stores, mapped, checkAll: check, queue, policy, division, now } = wireWork(settings);
   const { blobs, parseLog } = stores;
   const jobs: JobDeps = {
     ...stores,

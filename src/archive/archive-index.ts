@@ -1,8 +1,10 @@
+import { fromHex, toHex } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
 import { ArchiveCorruptError } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
+import type { Fingerprint } from '../log/meaning.ts';
 
 const FORMAT = 1;
 const MAGIC = 0x184d2a5a;
@@ -28,14 +30,20 @@ export interface ArchiveIndex {
   readonly bytes: number;
   /** Number of the first entry of each frame. */
   readonly firsts: readonly number[];
+  /**
+   * The mapping that gave the entries; undefined for logs in logfold's own schema, and in archives
+   * of older releases.
+   */
+  readonly mapping?: Fingerprint | undefined;
   /** The concatenated SHA-256 of each frame's uncompressed bytes. */
   readonly hashes: Uint8Array;
 }
 
 /** The canonical MessagePack of an index; its SHA-256 is the archive's hash. */
 export function encodeArchiveIndex(index: ArchiveIndex): Uint8Array {
-  const { log, segment, entries, bytes, firsts, hashes } = index;
-  return encodeValue({ format: FORMAT, log: logIdBytes(log), segment, entries, bytes, firsts, hashes });
+  const { log, segment, entries, bytes, firsts, hashes, mapping } = index;
+  const made = mapping === undefined ? {} : { mapping: fromHex(mapping) };
+  return encodeValue({ format: FORMAT, log: logIdBytes(log), segment, entries, bytes, firsts, hashes, ...made });
 }
 
 /**
@@ -50,8 +58,9 @@ export function decodeArchiveIndex(bytes: Uint8Array, from = 0): ArchiveIndex {
       advice: 'Read the archive with the version of logfold that wrote it, or a newer one',
     });
   }
-  const { log, hashes, firsts } = value;
+  const { log, hashes, firsts, mapping } = value;
   if (!(log instanceof Uint8Array && hashes instanceof Uint8Array && Array.isArray(firsts))) fail();
+  if (mapping !== undefined && !(mapping instanceof Uint8Array)) fail();
   const index = {
     log: logId(log),
     segment: integer(value.segment),
@@ -59,6 +68,7 @@ export function decodeArchiveIndex(bytes: Uint8Array, from = 0): ArchiveIndex {
     bytes: integer(value.bytes),
     firsts: firsts.map(integer),
     hashes,
+    ...(mapping !== undefined && { mapping: toHex(mapping) }),
   };
   const ascending = index.firsts.every((first, i) => first > (index.firsts[i - 1] ?? -1) && first < index.entries);
   if (!ascending || index.firsts[0] !== from || hashes.length !== firsts.length * HASH_BYTES) fail();

@@ -5,6 +5,7 @@ import type { StoredItem } from '../log/attribute.ts';
 import type { Entry, EntryHead } from '../log/entry.ts';
 import { decodeEntryHead } from '../log/item-codec.ts';
 import type { Consistency, LogReader, RangeOptions, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
+import type { Meaning } from '../log/meaning.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
 import { RecentFrames } from './recent-frames.ts';
@@ -28,9 +29,9 @@ export class ArchivedLogStore implements LogReader {
   readonly #source: ArchiveSource;
   readonly #open = new Map<string, Promise<Archive>>();
 
-  constructor(tables: TableReader, source: ArchiveSource) {
+  constructor(tables: TableReader, source: Omit<ArchiveSource, 'tables'>) {
     this.#tables = tables;
-    this.#source = { recent: new RecentFrames(), ...source };
+    this.#source = { recent: new RecentFrames(), ...source, tables };
   }
 
   async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
@@ -58,6 +59,10 @@ export class ArchivedLogStore implements LogReader {
 
   async nameItem(log: LogId, position: Position): Promise<string | undefined> {
     return this.#tables.nameItem?.(log, position);
+  }
+
+  meaningOf(log: LogId): Meaning | undefined {
+    return this.#tables.meaningOf?.(log);
   }
 
   /** As {@link LogReader.entries}. The size of archived entries is the length of their lines. */

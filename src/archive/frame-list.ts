@@ -43,7 +43,7 @@ export class FrameList {
   /** The end of the object: the index, then the seek table. Called once, after the last frame. */
   *end(
     platform: ChunkPlatform,
-    of: Pick<ArchiveIndex, 'log' | 'segment' | 'entries'>,
+    of: Pick<ArchiveIndex, 'log' | 'segment' | 'entries' | 'mapping'>,
   ): Generator<Uint8Array, WrittenArchive> {
     const bytes = this.#table.reduce((sum, { content }) => sum + content, 0);
     const index = encodeArchiveIndex({ ...of, bytes, firsts: this.#firsts, hashes: this.#hashes.take() });

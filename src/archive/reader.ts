@@ -3,7 +3,8 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
-import type { RangeOptions } from '../log/log-store.ts';
+import type { EntryReader, RangeOptions } from '../log/log-store.ts';
+import { makerOf, type StoredMeaning } from '../log/meaning.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import {
@@ -15,6 +16,7 @@ import {
 } from './archive-index.ts';
 import { entryLines, FrameLines, itemLines, type LineDecoder } from './frame-lines.ts';
 import type { StoredFrame } from './frame-list.ts';
+import { decodeItemLine, encodeItemLine } from './item-line.ts';
 import { RecentFrames } from './recent-frames.ts';
 import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
 
@@ -27,6 +29,11 @@ const READ_BYTES = 8 * 1024 * 1024;
 
 export interface ArchiveSource {
   readonly blobs: BlobStore;
+  /**
+   * Knows the mapping by which the entries of a log are read. Without it, nothing is checked
+   * against a mapping.
+   */
+  readonly tables?: Pick<EntryReader, 'meaningOf'>;
   readonly platform: ChunkPlatform;
   /** Frames that several archives keep together; each keeps its own by default. */
   readonly recent?: RecentFrames;
@@ -65,6 +72,8 @@ export class Archive {
   readonly end: number;
   /** Uncompressed size of all lines. */
   readonly bytes: number;
+  /** The mapping that made it, if another one reads it. */
+  readonly maker: StoredMeaning | undefined;
   readonly #source: ArchiveSource;
   readonly #segment: Segment;
   readonly #key: string;
@@ -77,6 +86,7 @@ export class Archive {
     parts: {
       readonly index: ArchiveIndex;
       readonly frames: readonly Frame[];
+      readonly maker?: StoredMeaning | undefined;
     },
   ) {
     this.#source = source;
@@ -84,6 +94,7 @@ export class Archive {
     this.#segment = place.segment;
     this.#key = place.key;
     this.#frames = parts.frames;
+    this.maker = parts.maker;
     this.first = parts.index.firsts[0] ?? 0;
     this.end = parts.index.entries;
     this.bytes = parts.index.bytes;
@@ -129,8 +140,11 @@ export class Archive {
    * @param onPage called for each page, with the length of its lines before compression
    * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
-  items(from: number, to: number, onPage?: OnPage): AsyncGenerator<Item[]> {
-    return this.#decoded({ from, to, onPage }, itemLines(this.#segment));
+  async *items(from: number, to: number, onPage?: OnPage): AsyncGenerator<Item[]> {
+    const { maker } = this;
+    for await (const page of this.#decoded({ from, to, onPage }, itemLines(this.#segment))) {
+      yield maker === undefined ? page : page.map((item) => decodeItemLine(encodeItemLine(maker.retranslate(item))));
+    }
   }
 
   /**
@@ -181,6 +195,7 @@ export class Archive {
  * that the index has the hash on the segment and belongs to this segment of this log.
  * @param from the number of the first entry; above 0 only for a part of an archive
  * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or a check fails
+ * @throws MappingDiffersError if another mapping gave its entries
  */
 export async function openArchive(source: ArchiveSource, segment: Segment, from = 0): Promise<Archive> {
   if (segment.archive === undefined) throw new Error('the segment has no archive to open');
@@ -189,15 +204,19 @@ export async function openArchive(source: ArchiveSource, segment: Segment, from 
   let tail = await readTail(blobs, { segment, key }, TAIL_BYTES);
   const needed = inArchive(segment, key, () => tailBytes(tail));
   if (needed > tail.bytes.length) tail = await readTail(blobs, { segment, key }, needed);
-  return inArchive(segment, key, () => {
+  const parts = inArchive(segment, key, () => {
     const { table, content, framesEnd } = splitTail(tail);
     if (!equalBytes(platform.sha256(content), hash)) fail('its index does not have the hash that the segment states');
     const index = decodeArchiveIndex(content, from);
     if (index.log !== segment.log || index.segment !== segment.segment) {
       fail(`it belongs to segment ${index.segment} of log ${index.log}`);
     }
-    return new Archive(source, { segment, key }, { index, frames: framesOf(index, table, framesEnd) });
+    return { index, frames: framesOf(index, table, framesEnd) };
   });
+  const where = { log: segment.log, segment: segment.segment };
+  const made = { what: `the archive '${key}'`, where, mapping: parts.index.mapping };
+  const maker = await makerOf({ ...source, store: source.tables }, made);
+  return new Archive(source, { segment, key }, { ...parts, maker });
 }
 
 async function readTail(

@@ -3,6 +3,7 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { EntryGapError, TooLargeError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { StoredItem } from '../log/attribute.ts';
+import type { Fingerprint } from '../log/meaning.ts';
 import { MAX_FRAME_BYTES } from './archive-index.ts';
 import { FrameList, type WrittenArchive } from './frame-list.ts';
 import { encodeItemLine } from './item-line.ts';
@@ -13,6 +14,8 @@ export const FRAME_BYTES = 1_000_000;
 export interface ArchiveOf {
   readonly log: LogId;
   readonly segment: number;
+  /** As in {@link ArchiveIndex}. */
+  readonly mapping?: Fingerprint | undefined;
   /** Type of the entry that ends a segment. */
   readonly endSegment: string;
 }
@@ -40,7 +43,7 @@ export interface PartOptions {
  */
 export async function* writeArchive(
   platform: ChunkPlatform,
-  { log, segment, endSegment }: ArchiveOf,
+  { log, segment, mapping, endSegment }: ArchiveOf,
   pages: AsyncIterable<readonly StoredItem[]>,
   { from = 0, shouldStop = () => false, frameBytes = FRAME_BYTES }: PartOptions = {},
 ): AsyncGenerator<Uint8Array, WrittenArchive> {
@@ -74,12 +77,13 @@ export async function* writeArchive(
       next++;
       if (lines.length < frameBytes) continue;
       yield endFrame();
-      if (lastType !== endSegment && shouldStop()) return yield* frames.end(platform, { log, segment, entries: next });
+      if (lastType !== endSegment && shouldStop())
+        return yield* frames.end(platform, { log, segment, mapping, entries: next });
     }
   }
   if (lastType !== endSegment) throw gap({ log, segment }, next, `the segment does not end with '${endSegment}'`);
   if (lines.length > 0) yield endFrame();
-  return yield* frames.end(platform, { log, segment, entries: next });
+  return yield* frames.end(platform, { log, segment, mapping, entries: next });
 }
 
 /** An item without its expiry. */

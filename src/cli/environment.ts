@@ -35,6 +35,7 @@ import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTR
 import { ReservedTypes } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
+import { requireClaim } from '../mapping/bucket-claim.ts';
 import { MAPPED_TYPES } from '../mapping/layout.ts';
 import { LogRegistrar } from '../mapping/log-registrar.ts';
 import type { MappedItems } from '../mapping/mapped-items.ts';
@@ -65,6 +66,8 @@ export interface Place {
   readonly reducer?: string;
   /** How the items of the Entry table become entries; undefined if they are logfold's own. */
   readonly mapping?: SchemaMapping | undefined;
+  /** Whether the command changes whose logs the bucket holds, so that it may hold others. */
+  readonly changesClaim?: boolean;
   /** As in `DocumentOptions`. */
   readonly onBadEntry?: OnBadEntry | undefined;
   readonly snapshotType: string;
@@ -105,6 +108,8 @@ export interface Environment {
 
 /** An application's table, and the logs in it. */
 export interface MappedTables {
+  /** The name of the table. */
+  readonly table: string;
   readonly mapping: SchemaMapping;
   readonly items: MappedItems;
   readonly registrar: LogRegistrar;
@@ -136,6 +141,8 @@ export interface TableSettings {
  * @param notice called with sentences for people, for example about parts that another program
  * wrote
  * @throws UsageError, EngineError, ResourceMissingError
+ * @throws BucketTakenError, MappingDiffersError if the bucket holds the logs of another table or
+ * mapping
  */
 export async function openEnvironment(
   place: Place,
@@ -181,9 +188,15 @@ async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Env
       advice: 'Leave out --bucket: with --local, objects are in the directory',
     });
   }
-  const { mapping } = place;
+  const { mapping, changesClaim } = place;
   const opened = await openDataDirectory(dir, { ...place, entryTable: requireEntryTable(place) });
   const { engine, names, config, dynamodb, objects } = opened;
+  if (changesClaim !== true) {
+    await requireClaim(objects, mapping && { table: names.entryTable, mapping }).catch(async (error: unknown) => {
+      await engine.leave();
+      throw error;
+    });
+  }
   return {
     ...wire(place, chosen, { names, dynamodb, objects, close: () => engine.leave() }),
     otherTables: async (others, { dryRun }) => {
@@ -220,6 +233,7 @@ async function openAws(place: Place, chosen: Chosen): Promise<Environment> {
   await requireRegion(dynamodb);
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
   if (mapping !== undefined) await requireMappedKeys(dynamodb, entryTable, mapping);
+  if (place.changesClaim !== true) await requireClaim(objects, mapping && { table: entryTable, mapping });
   return {
     ...wire(place, chosen, { names: { entryTable, segmentTable }, dynamodb, objects }),
     otherTables: async (others) => {
@@ -262,6 +276,7 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
     mapping === undefined || !(own instanceof MappedLogStore)
       ? undefined
       : {
+          table: names.entryTable,
           items: own.applicationTable,
           registrar: new LogRegistrar({ store: own, blobs, table: names.entryTable, mapping }),
           mapping,

@@ -28,9 +28,20 @@ export class DeploymentInvalidError extends LogfoldError {
   }
 }
 
-/** The bucket holds the mapped logs of another table, or of other keys. */
+/**
+ * The bucket holds the mapped logs of another table, or of other keys, or a command without a
+ * mapping wants to write other logs into it.
+ */
 export class BucketTakenError extends LogfoldError {
   override readonly code = 'BUCKET_TAKEN';
+}
+
+/**
+ * A bucket, a snapshot or an archive belongs to a schema mapping with another meaning. With it, the
+ * same items are other entries.
+ */
+export class MappingDiffersError extends LogfoldError {
+  override readonly code = 'MAPPING_DIFFERS';
 }
 
 /** The blob store or the tables do not answer. A retry may help. */

@@ -10,6 +10,7 @@ import { isLogfoldError, StoreUnavailableError, textOf } from '../errors.ts';
 import { LOCAL_TABLES, openDataDirectory } from '../local/data-directory.ts';
 import type { Engine } from '../local/engine.ts';
 import type { TableNames } from '../local/tables.ts';
+import { requireClaim } from '../mapping/bucket-claim.ts';
 
 export { DynamoDbLogStore, type DynamoDbLogStoreOptions } from '../adapters/dynamodb/log-store.ts';
 export { FilesystemBlobStore, type FilesystemBlobStoreOptions } from '../adapters/filesystem/blob-store.ts';
@@ -39,6 +40,8 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
  * @throws UsageError if an option is invalid, a table exists with other keys, or the directory
  * cannot be used
  * @throws EngineError if the engine does not start
+ * @throws BucketTakenError, MappingDiffersError if the directory holds the mapped logs of another
+ * table or mapping
  */
 export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
@@ -46,6 +49,10 @@ export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
   const { mapping, ...settings } = checkOptions({ directory, entryTable, segmentTable }, options);
   const opened = await openDataDirectory(directory, { entryTable, segmentTable, feedTable, creates: true, mapping });
   const { engine, names, dynamodb, objects: blobs } = opened;
+  await requireClaim(blobs, mapping && { table: names.entryTable, mapping }).catch(async (error: unknown) => {
+    await engine.leave();
+    throw error;
+  });
   explainLoss(dynamodb, engine.lost);
   const own = openTables({ client: dynamodb, ...names, mapping, now: Date.now });
   const { tables, feedGroups } = withFeedTable(own, { client: dynamodb, feedTable });

@@ -25,6 +25,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     entries: (log, range, options) => of(log).entries(log, range, options),
     items: (log, range, options) => of(log).items(log, range, options),
     nameItem: async (log, position) => of(log).nameItem?.(log, position),
+    meaningOf: (log) => of(log).meaningOf?.(log),
     createLog: (segment, first) => of(segment.log).createLog(segment, first),
     putEntries: (entries) => of(entries[0]?.log).putEntries(entries),
     startSegment: (items) => of(items.segment.log).startSegment(items),

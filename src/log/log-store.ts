@@ -3,6 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 import type { Entry, EntryHead, ReservedTypes, RootRef } from './entry.ts';
+import type { Meaning } from './meaning.ts';
 import type { ArchiveRef, Expiring, Expiry, Segment } from './segment.ts';
 
 export type { RootRef } from './entry.ts';
@@ -147,6 +148,12 @@ export interface EntryReader {
    * undefined, if the entry has no other key than its log and position.
    */
   nameItem?(log: LogId, position: Position): Promise<string | undefined>;
+
+  /**
+   * The schema mapping by which items of an application become the entries of a log. Absent, or
+   * undefined, if the log has logfold's own schema, or if another process translates the items.
+   */
+  meaningOf?(log: LogId): Meaning | undefined;
 }
 
 /** Reads both tables, and no archives: entries that expired are missing. */

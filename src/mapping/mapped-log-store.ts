@@ -26,7 +26,9 @@ import type {
   SegmentRange,
   UnreadEntries,
 } from '../log/log-store.ts';
+import type { Meaning } from '../log/meaning.ts';
 import type { Expiry, Segment } from '../log/segment.ts';
+import { meaningOf } from './bucket-claim.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
 import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
 import { endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf } from './layout.ts';
@@ -66,6 +68,7 @@ export class MappedLogStore implements LogStore {
   readonly #items: MappedItems;
   readonly #books: LogStore;
   readonly #mapping: SchemaMapping;
+  readonly #meaning: Meaning;
   readonly #segments: MappedSegments;
   readonly #ends: LogEnds;
 
@@ -73,6 +76,7 @@ export class MappedLogStore implements LogStore {
     this.#items = options.items;
     this.#books = options.books;
     this.#mapping = options.mapping;
+    this.#meaning = meaningOf(options.mapping);
     this.#segments = new MappedSegments(options);
     this.#ends = new LogEnds(options.books);
   }
@@ -80,6 +84,10 @@ export class MappedLogStore implements LogStore {
   /** The application's own items. */
   get applicationTable(): MappedItems {
     return this.#items;
+  }
+
+  meaningOf(): Meaning {
+    return this.#meaning;
   }
 
   /** As {@link MappedSegments.register}. */

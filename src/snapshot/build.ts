@@ -4,6 +4,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { type SnapshotSearch, searchSnapshot } from '../log/last-snapshot.ts';
+import { ownFingerprint } from '../log/meaning.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { hasForeignArchive, mayLackEntries } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
@@ -212,6 +213,7 @@ async function buildFrom(
     log,
     position: reached,
     reducer: { name, version },
+    mapping: ownFingerprint(deps, log),
     stateHash: stateHash(deps.platform, state),
     state,
   };

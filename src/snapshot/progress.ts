@@ -49,7 +49,10 @@ export async function listProgress(blobs: BlobStore, log: LogId, target?: Positi
  * @throws ChunkMissingError, ChunkCorruptError, RootInvalidError if the root is missing or damaged;
  * see {@link isDamage}
  */
-export function loadProgress(stores: Pick<SnapshotStores, 'blobs' | 'platform'>, progress: Progress): Promise<Root> {
+export function loadProgress(
+  stores: Pick<SnapshotStores, 'store' | 'blobs' | 'platform'>,
+  progress: Progress,
+): Promise<Root> {
   return loadRoot(stores, { log: progress.log, position: progress.reached }, { key: keyOfProgress(progress) });
 }
 

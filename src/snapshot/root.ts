@@ -15,6 +15,7 @@ import {
 } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../ids/position.ts';
+import type { Fingerprint } from '../log/meaning.ts';
 import { hashFlushedState, isStateFlushed, type State, stateTops } from '../state/state.ts';
 import { type BufferedTree, mapTops } from '../tree/buffered-tree.ts';
 import type { KeyKind } from '../tree/key.ts';
@@ -36,6 +37,11 @@ export interface Root {
   /** The state folds all entries before this position. */
   readonly position: Position;
   readonly reducer: ReducerId;
+  /**
+   * The mapping that gave the folded entries; undefined for logs in logfold's own schema, and in
+   * roots of older releases.
+   */
+  readonly mapping?: Fingerprint | undefined;
   /** Hash of the state; undefined if a write buffer has edits: see {@link stateHash}. */
   readonly stateHash: string | undefined;
   readonly state: State;
@@ -89,8 +95,8 @@ function requireReadable(platform: ChunkPlatform, written: Omit<Root, 'stateHash
 }
 
 /** The parts of a root that its hash does not cover. Numbers that lost precision show here. */
-function factsOf({ reducer, state }: Omit<Root, 'stateHash'>): readonly (string | number)[] {
-  return [reducer.name, reducer.version, ...stateTops(state).flatMap(({ count, weight }) => [count, weight])];
+function factsOf({ reducer, mapping, state }: Omit<Root, 'stateHash'>): readonly (string | number | undefined)[] {
+  return [reducer.name, reducer.version, mapping, ...stateTops(state).flatMap(({ count, weight }) => [count, weight])];
 }
 
 /** The last entry that a state folds, as far as its position tells. */
@@ -106,6 +112,7 @@ function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint
     position: [root.position.segment, root.position.entry],
     reducer: [root.reducer.name, root.reducer.version],
     hash: fromHex(hashFlushedState(platform, root.state)),
+    ...(root.mapping !== undefined && { mapping: fromHex(root.mapping) }),
     meta: root.state.meta,
     maps,
   });
@@ -149,16 +156,18 @@ function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: str
       },
     );
   }
-  const { log, hash } = fields;
+  const { log, hash, mapping } = fields;
   const [segment, entry] = asArray(fields.position);
   const [name, version] = asArray(fields.reducer);
   if (!(log instanceof Uint8Array) || !(hash instanceof Uint8Array)) throw invalid('log or hash is missing');
   if (!isNatural(segment) || !isNatural(entry)) throw invalid('the position is missing');
   if (typeof name !== 'string' || typeof version !== 'number') throw invalid('the reducer is missing');
+  if (mapping !== undefined && !(mapping instanceof Uint8Array)) throw invalid('the mapping is malformed');
   return {
     log: logId(log),
     position: { segment, entry },
     reducer: { name, version },
+    ...(mapping !== undefined && { mapping: toHex(mapping) }),
     hash: toHex(hash),
     state: { meta: asObject(fields.meta), maps: new Map(asArray(fields.maps).map(parseMap)) },
   };

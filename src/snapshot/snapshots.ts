@@ -5,6 +5,7 @@ import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { RootRef } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
+import { type MeaningSource, requireSameMeaning } from '../log/meaning.ts';
 import { stateTops } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { chunkKey, parseKey, rootKey } from '../store/keys.ts';
@@ -72,15 +73,28 @@ export async function keepReplacedRoot(
 
 /**
  * Loads the root that a Snapshot entry names.
+ * @param stores without a store, nothing is checked against a mapping
  * @throws ChunkMissingError if its object is missing
  * @throws ChunkCorruptError, RootInvalidError if it is damaged or belongs to another snapshot
+ * @throws MappingDiffersError if another mapping gave the entries that it folds
  */
 export async function loadRoot(
-  stores: Pick<SnapshotStores, 'blobs' | 'platform'>,
+  stores: Pick<SnapshotStores, 'blobs' | 'platform'> & Pick<MeaningSource, 'store'>,
   place: { readonly log: LogId; readonly position: Position },
   ref: RootRef,
 ): Promise<Root> {
   const { log, position } = place;
+  const root = await readRoot(stores, { log, position }, ref);
+  const where = { log, ...position };
+  await requireSameMeaning(stores, { what: 'the snapshot', where, mapping: root.mapping });
+  return root;
+}
+
+async function readRoot(
+  stores: Pick<SnapshotStores, 'blobs' | 'platform'>,
+  { log, position }: { readonly log: LogId; readonly position: Position },
+  ref: RootRef,
+): Promise<Root> {
   if ('inline' in ref) return decodeRoot(stores.platform, ref.inline, { log, position });
   const stored = await stores.blobs.get(ref.key).catch((error: unknown) => {
     if (!(error instanceof BlobKeyInvalidError)) throw error;

@@ -27,7 +27,7 @@ export interface JsonObject<T> {
  * @returns undefined if there is no object
  * @throws ObjectInvalidError if the object does not match its schema
  */
-export async function readJson<T>(blobs: BlobStore, object: JsonObject<T>): Promise<T | undefined> {
+export async function readJson<T>(blobs: Pick<BlobStore, 'get'>, object: JsonObject<T>): Promise<T | undefined> {
   return parseObject(object, await blobs.get(object.key));
 }
 

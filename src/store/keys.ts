@@ -36,6 +36,9 @@ export const LOGS_PREFIX = 'logs/';
 /** Names the application's table whose mapped logs the bucket holds. */
 export const CLAIM_KEY = `${LOGS_PREFIX}claim.json`;
 
+/** The schema mapping of these logs. */
+export const MAPPING_KEY = `${LOGS_PREFIX}mapping.json`;
+
 /**
  * One object per log with condemned objects, so that a sweep finds these logs without a look at the
  * others.

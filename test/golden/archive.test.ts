@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
+import { decodeArchiveIndex, encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
 import { decodeItemLine } from '../../src/archive/item-line.ts';
 import { openArchive } from '../../src/archive/reader.ts';
 import { encodeSeekTable } from '../../src/archive/seek-table.ts';
@@ -103,6 +103,14 @@ test('the index and its hash are those of the golden files', async () => {
   const index = encodeArchiveIndex(partsOfItems(LEFT, 3).index);
   await expectGoldenBytes('archive.index.hex', index);
   await expectGoldenText('archive.hash.txt', `${toHex(PLATFORM.sha256(index))}\n`);
+});
+
+test('the index of a mapped log is that of the golden file, and states the mapping', async () => {
+  const mapping = 'ab'.repeat(32);
+  const index = { ...partsOfItems(LEFT, 3).index, mapping };
+  await expectGoldenBytes('archive-mapped.index.hex', encodeArchiveIndex(index));
+  expect(decodeArchiveIndex(await readGoldenBytes('archive-mapped.index.hex'))).toEqual(index);
+  expect(decodeArchiveIndex(await readGoldenBytes('archive.index.hex')).mapping).toBeUndefined();
 });
 
 // The sizes are fixed, since another version of Zstandard may compress to other sizes.

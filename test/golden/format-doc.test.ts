@@ -1,8 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { toHex } from '../../src/codec/bytes.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
+import { fingerprintOf } from '../../src/log/meaning.ts';
+import { meaningOf } from '../../src/mapping/bucket-claim.ts';
 import { endOf, entryAt } from '../../src/mapping/layout.ts';
 import { readMapping } from '../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
@@ -44,6 +47,11 @@ function mappedExamples(): unknown[] {
 
 test('the mapping of docs/format.md is the ready-made one', () => {
   expect(parseMapping(mappedExamples()[0])).toEqual(readMapping('castore'));
+});
+
+test('the fingerprint of docs/format.md is that of the ready-made mapping', () => {
+  const mapping = parseMapping(mappedExamples()[0]);
+  expect(page).toContain(`fingerprint \`${fingerprintOf(nativePlatform, meaningOf(mapping))}\``);
 });
 
 test('the item of docs/format.md is translated as the page says, and back', () => {

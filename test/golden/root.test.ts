@@ -106,6 +106,15 @@ describe.each([EMPTY, SMALL])('$name', (input) => {
   });
 });
 
+test('the root of a mapped log is encoded as in the golden file, and states the mapping', async () => {
+  const { position, edits } = EMPTY;
+  const state = await savedSheet(nodeStore(), edits);
+  const root = { log: LOG, position, reducer: { name: 'spreadsheet', version: 1 }, mapping: 'ab'.repeat(32), state };
+  const { stored } = encodeRoot(nativePlatform, root);
+  await expectGoldenBytes('root-mapped.canonical.hex', unpackChunk(nativePlatform, stored));
+  expect(decodeRoot(nativePlatform, stored, { log: LOG, position })).toMatchObject({ mapping: root.mapping });
+});
+
 test('root-small holds this sheet', async () => {
   const stored = await readGoldenBytes('root-small.stored.hex');
   const { state } = decodeRoot(nativePlatform, stored, { log: LOG, position: SMALL.position });

@@ -7,8 +7,9 @@ import { promisify } from 'node:util';
 import { DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openEngine } from '../../src/local/data-directory.ts';
+import { ensureSegmentTable } from '../../src/local/tables.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import { CLAIM_KEY } from '../../src/store/keys.ts';
+import { CLAIM_KEY, MAPPING_KEY } from '../../src/store/keys.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { createItemTable } from '../support/item-table.ts';
@@ -40,6 +41,11 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
+/** Lets the directory belong to another table. */
+async function releaseBucket(): Promise<void> {
+  await place.blobs.delete([CLAIM_KEY, MAPPING_KEY]);
+}
+
 function createTable(name: string): Promise<void> {
   return createItemTable(db, name, { stream: 'NEW_IMAGE' });
 }
@@ -58,6 +64,8 @@ function event(id: string, number: number, overrides: Item = {}): Item {
     ...overrides,
   };
 }
+
+const UUID = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 
 const MAPPING = {
   partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
@@ -271,8 +279,79 @@ describe('the commands on mapped logs', () => {
   });
 });
 
+describe('a directory that belongs to a mapping', () => {
+  test('refuses commands without the mapping, and changes nothing', async () => {
+    const commands = [['create'], ['list'], ['status'], ['sweep'], ['work', '--until-idle'], ['collect', UUID]];
+    const found = await place.refusals(...commands);
+    expect(found).toEqual(
+      commands.map(() =>
+        expect.objectContaining({
+          code: 'BUCKET_TAKEN',
+          message: expect.stringContaining("holds the logs of table 'orders' with keys 'pk: order#{id}'"),
+          advice: expect.stringContaining("Give --mapping FILE and --entry-table 'orders'"),
+        }),
+      ),
+    );
+  });
+
+  test('refuses a mapping that gives other entries', async () => {
+    const other = join(directory, 'other-body.json');
+    await writeFile(other, JSON.stringify({ ...MAPPING, body: { item: true } }));
+    const words = ['--entry-table', TABLE, '--segment-table', 'order-segments', '--mapping', other];
+    const found = await place.refusals(...[['restore', '1'], ['status'], ['adopt']].map((each) => [...each, ...words]));
+    expect(found).toEqual(
+      found.map(() =>
+        expect.objectContaining({
+          code: 'MAPPING_DIFFERS',
+          message: expect.stringMatching(/'body' is \{"name":"payload",.*\} there and \{"item":true\} here/),
+          advice: expect.stringContaining("run 'logfold adopt --replace-mapping'"),
+        }),
+      ),
+    );
+  });
+
+  test('takes a restored table by the commands of docs/operations.md', async () => {
+    const page = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+    const [, block = ''] =
+      /```sh\nRESTORED=.*?\n(.*?)```/s.exec(page.slice(page.indexOf('## Disaster recovery'))) ?? [];
+    const commands = block.trim().split('\n');
+    expect(commands).toHaveLength(3);
+    const [mapping, reducer] = [join(directory, 'mapping.json'), join(directory, 'orders.mjs')];
+    const tables = (entry: string, segment: string) => ['--entry-table', entry, '--segment-table', segment];
+    const common = ['--mapping', mapping, '--reducer', reducer];
+    const restored = [...tables('orders-2', 'segments-2'), ...common];
+    await createTable('orders-2');
+    await ensureSegmentTable(db, 'segments-2');
+    for (const [from, to] of [
+      [TABLE, 'orders-2'],
+      ['order-segments', 'segments-2'],
+    ] as const) {
+      for (const Item of await place.items(from)) await db.send(new PutItemCommand({ TableName: to, Item }));
+    }
+    expect((await place.refusals(['status', ...restored]))[0]).toMatchObject({
+      code: 'BUCKET_TAKEN',
+      advice: expect.stringContaining("run 'logfold adopt --move-claim'"),
+    });
+    for (const line of commands) {
+      const [program, ...command] = line.replace('LOG', '1').split(' ');
+      expect(program).toBe('logfold');
+      await place.json(...command.filter((word) => word !== '$RESTORED'), ...restored);
+    }
+    // The pipeline registers new segments again.
+    for (let n = 25; n < 34; n++) {
+      await db.send(new PutItemCommand({ TableName: 'orders-2', Item: event('1', n) }));
+    }
+    await place.json('adopt', ...restored);
+    await place.json('sweep', '--log', '1', ...restored);
+    expect(await place.json('replay', '1', ...restored)).toMatchObject({ equal: true });
+    const former = [...tables(TABLE, 'order-segments'), ...common];
+    expect((await place.refusals(['status', ...former]))[0]).toMatchObject({ code: 'BUCKET_TAKEN' });
+    await place.json('adopt', '--move-claim', ...former);
+  });
+});
+
 test('adopt ends at a signal, and continues where it stopped', async () => {
-  await place.blobs.delete([CLAIM_KEY]);
+  await releaseBucket();
   await createTable('large');
   const payload = { B: new Uint8Array(300_000) };
   // 8 items of 300 kB take minutes at one read unit per second.
@@ -304,6 +383,7 @@ describe('errors', () => {
   beforeAll(async () => {
     file = join(directory, 'errors.json');
     await writeFile(file, JSON.stringify(MAPPING));
+    await releaseBucket();
   });
 
   /** Runs commands that must fail and change neither tables nor objects of logfold. */
@@ -353,7 +433,7 @@ describe('errors', () => {
   });
 
   test('items that do not fit are named, and other logs go on', async () => {
-    await place.blobs.delete([CLAIM_KEY]);
+    await releaseBucket();
     await createTable('broken');
     const { type: _, ...untyped } = event('untyped', 1);
     const items = [

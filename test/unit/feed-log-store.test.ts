@@ -26,7 +26,7 @@ const itemsOf = (log: LogId): { readonly end: Entry; readonly segment: Segment; 
 
 const unreadOf = (log: LogId) => ({ log, after: { position: START }, count: 1, types: RESERVED_TYPES });
 
-type Called = Exclude<keyof LogStore, 'reads' | 'allSegments' | 'isRetryable' | 'nameItem'>;
+type Called = Exclude<keyof LogStore, 'reads' | 'allSegments' | 'isRetryable' | 'nameItem' | 'meaningOf'>;
 
 /** A call of each method for a log. */
 const CALLS: Readonly<Record<Called, (store: LogStore, log: LogId) => unknown>> = {

@@ -3,6 +3,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { mappedLayout } from '../../log/division-policy.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
+import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { divisionFrom } from '../division-options.ts';
 import { count } from '../format.ts';
@@ -20,12 +21,21 @@ export function adoptCommand() {
     .option('--read-units <n>', 'use at most so many read units per second for the scan', parse.count, READ_UNITS)
     .option('--snapshot-every-entries <n>', 'items between two snapshots', parse.count)
     .option('--segment-every-entries <n>', 'items of a segment; a multiple of the items of a snapshot', parse.count)
+    .option(
+      '--replace-mapping',
+      'compare every item under the old and this mapping; if they agree, use this one',
+      false,
+    )
+    .option('--move-claim', 'let the bucket belong to this table, which was restored from the one before', false)
+    .option('--dry-run', 'with --replace-mapping: compare, and change nothing', false)
     .addHelpText('after', HELP)
     .addHelpText(
       'after',
       examples(
         'adopt --mapping mapping.json --entry-table orders --segment-table segments --bucket b',
         'adopt 123 --mapping mapping.json --entry-table orders --local data',
+        'adopt --replace-mapping --mapping new.json --entry-table orders --segment-table segments --bucket b',
+        'adopt --move-claim --mapping mapping.json --entry-table orders-2 --segment-table segments-2 --bucket b',
       ),
     )
     .action((log, options) => {
@@ -34,6 +44,8 @@ export function adoptCommand() {
           advice: "Give --mapping FILE; 'logfold inspect TABLE' proposes one",
         });
       }
+      const changes = claimChange(log, options);
+      if (changes !== undefined) return inEnvironment({ ...options, changesClaim: true }, changes);
       const sizes = mappedLayout(divisionFrom(options));
       return inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const { mapped, deps, tables } = environment;
@@ -70,6 +82,58 @@ export function adoptCommand() {
         scan.end({ failed: result.unfit + result.failed, complete: result.complete });
       });
     });
+}
+
+interface ClaimOptions {
+  readonly replaceMapping: boolean;
+  readonly moveClaim: boolean;
+  readonly dryRun: boolean;
+  readonly readUnits: number;
+}
+
+type Run = Parameters<typeof inEnvironment>[1];
+
+/**
+ * The work that changes whose logs the bucket holds, if the options ask for it.
+ * @throws UsageError if they contradict each other
+ */
+function claimChange(log: LogId | undefined, options: ClaimOptions): Run | undefined {
+  const { replaceMapping: replaces, moveClaim: moves, dryRun } = options;
+  if (dryRun && !replaces) throw new UsageError('--dry-run needs --replace-mapping');
+  if (!replaces && !moves) return undefined;
+  if (replaces && moves) throw new UsageError('--replace-mapping and --move-claim exclude each other');
+  if (log !== undefined) throw new UsageError(`--${replaces ? 'replace-mapping' : 'move-claim'} is for all logs`);
+  return replaces ? (...given) => replaceWith(options, ...given) : moveTo;
+}
+
+async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment, output, stop]: Parameters<Run>) {
+  const { mapped, deps, tables } = environment;
+  if (mapped === undefined) return;
+  const { onPage } = new TableScan(tables, { readUnits, stop });
+  const result = await output.during('Items', (progress) =>
+    replaceMapping(
+      { ...deps, items: mapped.items, onPage, onProgress: (items) => progress.update(items) },
+      mapped.mapping,
+      { dryRun },
+    ),
+  );
+  const { logs, items, archived, unfit, replaced } = result;
+  const compared = `${count(items, 'item')} of ${count(logs, 'log')} and ${count(archived, 'archived item')} compared`;
+  const skipped = unfit === 0 ? '' : `, ${unfit} of which did not fit the old mapping`;
+  const outcome = replaced ? 'the bucket now has this mapping' : dryRun ? 'nothing changed' : 'it had this mapping';
+  output.result({ ...result, dryRun }, `${compared}${skipped}: all become the same entries; ${outcome}`);
+}
+
+async function moveTo(...[environment, output]: Parameters<Run>) {
+  const { mapped, deps } = environment;
+  if (mapped === undefined) return;
+  const { mapping, items, table } = mapped;
+  const from = await moveClaimTo({ ...deps, items }, { table, mapping });
+  const text =
+    from === undefined
+      ? `The bucket belongs to no table yet; 'logfold adopt' lets it belong to ${table}.`
+      : `The bucket belonged to table ${from}, and belongs to ${table} now.`;
+  output.result({ from: from ?? null, to: table }, text);
 }
 
 function describe(result: AdoptResult, failures: readonly LogfoldError[], table = 'TABLE'): string {

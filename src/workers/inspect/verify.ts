@@ -169,7 +169,7 @@ class Verification {
   async #archive(segment: Segment): Promise<void> {
     const place = { segment: segment.segment, entry: 0 };
     await this.#check({ snapshot: place, part: 'archive' }, async () => {
-      const archive = await openArchive(this.#deps, segment);
+      const archive = await openArchive({ ...this.#deps, tables: this.#deps.store }, segment);
       for await (const page of archive.entries(0, archive.end)) {
         for (const entry of page) await this.#entry(segment, entry);
       }

@@ -7,6 +7,7 @@ import type { StoredItem } from '../../log/attribute.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
+import { ownFingerprint } from '../../log/meaning.ts';
 import type { Segment } from '../../log/segment.ts';
 import { archiveKey, randomHex } from '../../store/keys.ts';
 import { isTimeUp } from '../jobs/deadline.ts';
@@ -45,7 +46,8 @@ export async function usableParts(
   for (const part of parts) {
     const found = await unlessUnreadable(async () => {
       const archive = await openPart(deps, segment, { part, from: usable.at(-1)?.to ?? 0 });
-      if (part.to <= archive.first || archive.framesBefore(part.to) !== part.to) return undefined;
+      const isOfMapping = archive.maker === undefined;
+      if (!isOfMapping || part.to <= archive.first || archive.framesBefore(part.to) !== part.to) return undefined;
       if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {
         const item = await itemOf(archive, lastSnapshot);
         const archived = item && rootOf(decodeEntry(item));
@@ -98,7 +100,8 @@ export async function joinParts(
       }
       from = part.to;
     }
-    written = yield* list.end(platform, { log, segment: number, entries });
+    const mapping = ownFingerprint({ platform, store: deps.tables }, log);
+    written = yield* list.end(platform, { log, segment: number, mapping, entries });
   }
   await blobs.putStream(key, stream());
   if (written === undefined) throw new Error('the blob store finished before the archive stream ended');

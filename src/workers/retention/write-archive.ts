@@ -7,6 +7,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import type { EntryReader, SegmentLifecycle, TableReader } from '../../log/log-store.ts';
+import { ownFingerprint } from '../../log/meaning.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { type Deadline, isTimeUp } from '../jobs/deadline.ts';
@@ -113,7 +114,8 @@ export function archiveOf(
 ): AsyncGenerator<Uint8Array, WrittenArchive> {
   const { endSegment } = deps.types;
   const { bytes: frameBytes } = deps.frames ?? FRAMES;
-  return writeArchive(deps.platform, { log, segment, endSegment }, items, { ...part, frameBytes });
+  const mapping = ownFingerprint({ ...deps, store: deps.tables }, log);
+  return writeArchive(deps.platform, { log, segment, mapping, endSegment }, items, { ...part, frameBytes });
 }
 
 /** Reads the items of a segment consistently, and reports how many have been read. */

@@ -29,7 +29,7 @@ import { entryTableInput } from '../../../src/local/tables.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { entryKey, segmentKey } from '../../../src/log/item-codec.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
-import { CLAIM_KEY, stopKey } from '../../../src/store/keys.ts';
+import { CLAIM_KEY, MAPPING_KEY, stopKey } from '../../../src/store/keys.ts';
 import { replayPart } from '../../../src/workers/inspect/replay.ts';
 import type { ArchivePart } from '../../../src/workers/jobs/job.ts';
 import { archiveSegment, rearchiveSegment } from '../../../src/workers/retention/archive-segment.ts';
@@ -62,7 +62,7 @@ export function filesOfPlace(): string {
 
 /** Lets the place hold the logs of another table: the next registration claims its bucket. */
 export async function releaseBucket(): Promise<void> {
-  await place.blobs.delete([CLAIM_KEY]);
+  await place.blobs.delete([CLAIM_KEY, MAPPING_KEY]);
 }
 
 export async function closePlace(): Promise<void> {

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { expect } from 'vitest';
@@ -37,8 +37,90 @@ async function counting(): Promise<string> {
   return path;
 }
 
-/** How to follow each advice about an application's table on the command line. */
-export const MAPPED_TABLES: Cases = {
+/**
+ * Writes a changed copy of the mapping in the last of some options.
+ * @returns the options with it
+ */
+async function remapped(words: readonly string[], name: string, change: object): Promise<string[]> {
+  const document = z.looseObject({}).parse(JSON.parse(await readFile(words.at(-1) ?? '', 'utf8')));
+  const file = join(filesOfPlace(), `${name}.json`);
+  await writeFile(file, JSON.stringify({ ...document, ...change }));
+  return [...words.slice(0, -1), file];
+}
+
+const CASES: Cases = {
+  "Give --mapping FILE and --entry-table '…', or use another bucket or directory for other logs": async (refused) => {
+    const words = await mapped('claimed');
+    await here('adopt', ...words);
+    const [, mapping = '', name = ''] =
+      /(--mapping) FILE and (--entry-table '[^']+')/.exec(await refused(() => here('create'))) ?? [];
+    expect(words.join(' ')).toContain(name.replaceAll("'", ''));
+    expect(words).toContain(mapping);
+    await here('status', ...words);
+    await releaseBucket();
+    await here('create');
+  },
+  "If table '…' was restored from '…', run 'logfold adopt --move-claim' with the options of this command. Otherwise use another bucket":
+    async (refused) => {
+      const [entry = '', name = '', ...words] = await mapped('lost');
+      await here('adopt', entry, name, ...words);
+      await withDb((db) => createTable(db, 'restored'));
+      const restored = [entry, 'restored', ...words];
+      const [move = []] = commandsOf(await refused(() => here('status', ...restored)));
+      expect(await here(...move, ...restored)).toMatchObject({ from: name, to: 'restored' });
+      await here('status', ...restored);
+      await expect(here('status', entry, name, ...words)).rejects.toMatchObject({ code: 'BUCKET_TAKEN' });
+    },
+  'Name the restored Entry table and the Segment table that was restored with it': async (refused) => {
+    const [entry = '', name = '', ...words] = await mapped('moved');
+    await here('adopt', entry, name, ...words);
+    await withDb((db) => createItemTable(db, 'empty', { keys: ['pk', 'n'] }));
+    await refused(() => here('adopt', '--move-claim', entry, 'empty', ...words));
+    await here('adopt', '--move-claim', entry, name, ...words);
+  },
+  "Run 'logfold adopt' with the mapping that made its snapshots, which stores it": async (refused) => {
+    const words = await mapped('unnamed');
+    await here('adopt', ...words);
+    await releaseBucket();
+    const [adopt = []] = commandsOf(await refused(() => here('adopt', '--replace-mapping', ...words)));
+    await here(...adopt, ...words);
+    await here('adopt', '--replace-mapping', ...words);
+  },
+  'Use another Segment table and another bucket for the new mapping': async (refused) => {
+    const words = await mapped('other-keys');
+    await here('adopt', ...words);
+    const sortKey = { name: 'n', type: 'N', first: 1 };
+    const changed = await remapped(words, 'other-keys-1', { sortKey });
+    await refused(() => here('adopt', '--replace-mapping', ...changed));
+    await releaseBucket();
+    changed[3] = 'yet-other-segments';
+    await withDb((db) => putItem(db, 'other-keys', { n: 4 }));
+    await here('adopt', ...changed).catch((error: unknown) =>
+      expect(error).not.toMatchObject({ code: 'MAPPING_DIFFERS' }),
+    );
+  },
+  'Nothing was changed. Keep the old mapping, or use another Segment table and another bucket for the new one': async (
+    refused,
+  ) => {
+    const words = await mapped('differing');
+    await here('adopt', ...words);
+    const changed = await remapped(words, 'differing-2', { version: { constant: 2 } });
+    await refused(() => here('adopt', '--replace-mapping', ...changed));
+    await here('status', ...words);
+    await releaseBucket();
+    changed[3] = 'differing-2-segments';
+    await here('adopt', ...changed);
+  },
+  "Use the mapping in the object '…' of the bucket. To change it, run 'logfold adopt --replace-mapping' with the new one, which first compares all items":
+    async (refused) => {
+      const words = await mapped('renamed-part');
+      await here('adopt', ...words);
+      const changed = await remapped(words, 'renamed-part-2', { type: { constant: 'Paid' } });
+      const [replace = []] = commandsOf(await refused(() => here('status', ...changed)));
+      expect(await here(...replace, ...changed)).toMatchObject({ replaced: true, items: 3 });
+      await here('status', ...changed);
+      await expect(here('status', ...words)).rejects.toMatchObject({ code: 'MAPPING_DIFFERS' });
+    },
   "Add 'ttl' to the mapping, or use --expire delete; nothing was changed": async (refused) => {
     const words = await mapped('without-ttl');
     await here('adopt', ...words);
@@ -92,6 +174,7 @@ export const MAPPED_TABLES: Cases = {
     const words = await mapped('forgotten-mapping');
     await refused(() => here('status', '--entry-table', 'forgotten-mapping'));
     await here('adopt', ...words);
+    await releaseBucket();
     await here('create', '--entry-table', 'another-table');
   },
   "Give the UUID of a log, such as the one that 'logfold create' prints, its name in logfold.json, or the mapping if the log is in a table of your application":
@@ -99,6 +182,7 @@ export const MAPPED_TABLES: Cases = {
       const words = await mapped('log-of-mapping');
       await here('adopt', ...words);
       const [create = []] = commandsOf(await refused(() => here('status', '1')));
+      await releaseBucket();
       const { log } = CREATED.parse(await here(...create));
       await here('status', log);
       await here('status', '1', ...words);
@@ -122,6 +206,7 @@ export const MAPPED_TABLES: Cases = {
     const [, table = ''] = /logfold inspect ([\w-]+)/.exec(advice) ?? [];
     const file = join(filesOfPlace(), 'other.json');
     await here('inspect', table, '--output', file);
+    await releaseBucket();
     await here(...other(file));
     await releaseBucket();
     await here('adopt', ...words);
@@ -144,3 +229,20 @@ export const MAPPED_TABLES: Cases = {
     await here('archive', '1', '0', ...words);
   },
 };
+
+/**
+ * How to follow each advice about an application's table on the command line. Each case leaves a
+ * bucket that belongs to no mapping.
+ */
+export const MAPPED_TABLES: Cases = Object.fromEntries(
+  Object.entries(CASES).map(([advice, follow]) => [
+    advice,
+    async (refused) => {
+      try {
+        await follow(refused);
+      } finally {
+        await releaseBucket();
+      }
+    },
+  ]),
+);

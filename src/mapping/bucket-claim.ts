@@ -1,0 +1,200 @@
+import * as z from 'zod';
+import { BucketTakenError, MappingDiffersError } from '../errors.ts';
+import type { Item, StoredItem } from '../log/attribute.ts';
+import { entryPlace } from '../log/item-codec.ts';
+import { MAPPING_ADVICE, type Meaning } from '../log/meaning.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
+import { CLAIM_KEY, MAPPING_KEY } from '../store/keys.ts';
+import { MAPPED_TYPES } from './layout.ts';
+import { describeDifference, mappingDocument, meaningBytes } from './meaning.ts';
+import { parseMapping, type SchemaMapping } from './schema-mapping.ts';
+import { toApplicationItem, toEntryItem } from './translate.ts';
+
+/** Whose mapped logs a bucket holds: a table of an application and its partition keys. */
+const claimSchema = z.object({ format: z.literal(1), table: z.string(), partitionKey: z.string() });
+
+type Claim = z.infer<typeof claimSchema>;
+
+const CLAIM: JsonObject<Claim> = {
+  key: CLAIM_KEY,
+  schema: claimSchema,
+  advice: 'Remove it if the bucket holds the logs of one mapping only: the next registration writes it again',
+};
+
+/**
+ * The mapping of these logs. It has a separate object, because earlier releases refuse a claim with
+ * more fields.
+ */
+const mappingSchema = z.object({
+  format: z.literal(1),
+  mapping: z.unknown(),
+  earlier: z.array(z.unknown()).optional(),
+});
+
+const MAPPING: JsonObject<z.infer<typeof mappingSchema>> = {
+  key: MAPPING_KEY,
+  schema: mappingSchema,
+  indent: 1,
+  advice: 'Restore the object from a version or a backup of the bucket',
+};
+
+/** An application's table and the mapping of its logs. */
+export interface MappedTable {
+  readonly table: string;
+  readonly mapping: SchemaMapping;
+}
+
+/** The mapping that a bucket belongs to. */
+export interface BucketMapping {
+  readonly mapping: SchemaMapping;
+  /**
+   * The mappings before, the oldest first. When each was replaced, it gave the same entries as the
+   * next one.
+   */
+  readonly earlier: readonly SchemaMapping[];
+}
+
+/**
+ * Checks that a bucket holds the logs of this table and this mapping, or those of none yet. Takes
+ * two requests, or one without a mapping.
+ * @param owner the table and its mapping; undefined for logs in logfold's own schema
+ * @throws BucketTakenError if the bucket holds the logs of another table or of other keys, or those
+ * of a mapping if there is none here
+ * @throws MappingDiffersError if the mapping has another meaning than the bucket's
+ */
+export async function requireClaim(blobs: Pick<BlobStore, 'get'>, owner: MappedTable | undefined): Promise<void> {
+  const claim = await readJson(blobs, CLAIM);
+  if (owner !== undefined) {
+    if (claim !== undefined) requireSameClaim(claim, owner);
+    requireSameMapping(await readBucketMapping(blobs), owner.mapping);
+  } else if (claim !== undefined) {
+    throw new BucketTakenError(
+      `the bucket or directory holds the logs of table '${claim.table}' with keys '${claim.partitionKey}', which need a mapping`,
+      {
+        advice: `Give --mapping FILE and --entry-table '${claim.table}', or use another bucket or directory for other logs`,
+      },
+    );
+  }
+}
+
+/**
+ * As {@link requireClaim}, but first claims a bucket that belongs to no mapping. Takes two requests
+ * to four.
+ */
+export async function claimBucket(blobs: BlobStore, of: MappedTable): Promise<void> {
+  await updateJson(blobs, CLAIM, (claim) => {
+    if (claim === undefined) return claimOf(of);
+    requireSameClaim(claim, of);
+    return undefined;
+  });
+  await updateJson(blobs, MAPPING, (stored) => {
+    if (stored === undefined) return { format: 1, mapping: mappingDocument(of.mapping) };
+    requireSameMapping(decode(stored), of.mapping);
+    return undefined;
+  });
+}
+
+/**
+ * Moves the claim to another table, which has the same logs, for example a restored copy.
+ * @returns the table that the claim named before; undefined if the bucket had no claim
+ * @throws BucketTakenError if the claim is of other keys
+ * @throws MappingDiffersError if the mapping has another meaning than the bucket's
+ */
+export async function moveClaim(blobs: BlobStore, of: MappedTable): Promise<string | undefined> {
+  requireSameMapping(await readBucketMapping(blobs), of.mapping);
+  let from: string | undefined;
+  await updateJson(blobs, CLAIM, (claim) => {
+    if (claim === undefined) return undefined;
+    requireSameClaim({ ...claim, table: of.table }, of);
+    from = claim.table;
+    return claimOf(of);
+  });
+  return from;
+}
+
+/** The mapping of a bucket; undefined if no release that stores mappings has claimed it. */
+export async function readBucketMapping(blobs: Pick<BlobStore, 'get'>): Promise<BucketMapping | undefined> {
+  const stored = await readJson(blobs, MAPPING);
+  return stored && decode(stored);
+}
+
+/**
+ * Replaces the mapping of a bucket. The caller has compared all entries under both mappings.
+ * @throws MappingDiffersError if another process replaced it meanwhile
+ */
+export async function storeMapping(
+  blobs: BlobStore,
+  { from, to }: { readonly from: BucketMapping; readonly to: SchemaMapping },
+): Promise<void> {
+  const earlier = [...from.earlier, from.mapping].map(mappingDocument);
+  await updateJson(blobs, MAPPING, (stored) => {
+    const present = stored && decode(stored).mapping;
+    if (present !== undefined && !isSame(present, to))
+      requireSameMapping({ mapping: present, earlier: [] }, from.mapping);
+    return { format: 1, mapping: mappingDocument(to), earlier };
+  });
+}
+
+/** The meaning of a mapping, for readers of its logs. */
+export function meaningOf(mapping: SchemaMapping): Meaning {
+  return {
+    bytes: meaningBytes(mapping),
+    ofBucket: async (blobs) => {
+      const known = await readBucketMapping(blobs);
+      return (
+        known &&
+        [...known.earlier, known.mapping].map((from) => ({
+          bytes: meaningBytes(from),
+          retranslate: (item: Item) => retranslate({ from, to: mapping }, item),
+        }))
+      );
+    },
+  };
+}
+
+/** Virtual entries are the same under all mappings. */
+function retranslate(
+  { from, to }: { readonly from: SchemaMapping; readonly to: SchemaMapping },
+  item: Item,
+): StoredItem {
+  const { T, Q } = item;
+  if (T !== undefined && 'S' in T && MAPPED_TYPES.includes(T.S)) return item;
+  const index = Number(Q !== undefined && 'N' in Q ? Q.N : 0) - 1;
+  return toEntryItem(to, toApplicationItem(from, item), { ...entryPlace(item), index });
+}
+
+function claimOf({ table, mapping }: MappedTable): Claim {
+  const { name, prefix, suffix } = mapping.partitionKey;
+  return { format: 1, table, partitionKey: `${name}: ${prefix}{id}${suffix}` };
+}
+
+function requireSameClaim(claim: Claim, of: MappedTable): void {
+  const own = claimOf(of);
+  if (claim.table === own.table && claim.partitionKey === own.partitionKey) return;
+  const isMoved = claim.partitionKey === own.partitionKey;
+  throw new BucketTakenError(
+    `the bucket holds the logs of table '${claim.table}' with keys '${claim.partitionKey}', not of table '${own.table}' with keys '${own.partitionKey}'`,
+    {
+      advice: isMoved
+        ? `If table '${own.table}' was restored from '${claim.table}', run 'logfold adopt --move-claim' with the options of this command. Otherwise use another bucket`
+        : 'Use another bucket',
+    },
+  );
+}
+
+function requireSameMapping(known: BucketMapping | undefined, own: SchemaMapping): void {
+  if (known === undefined || isSame(known.mapping, own)) return;
+  throw new MappingDiffersError(
+    `the bucket holds the logs of another mapping: ${describeDifference(known.mapping, own)}`,
+    { advice: MAPPING_ADVICE },
+  );
+}
+
+function isSame(a: SchemaMapping, b: SchemaMapping): boolean {
+  return describeDifference(a, b) === '';
+}
+
+function decode({ mapping, earlier = [] }: z.infer<typeof mappingSchema>): BucketMapping {
+  return { mapping: parseMapping(mapping), earlier: earlier.map(parseMapping) };
+}
