@@ -310,8 +310,9 @@ describe('a log of any reducer', () => {
       expect(code).toBe('USAGE');
       expect(message).toContain("is for sheets, and the states of reducer 'notes' are not sheets");
     }
-    const [refusal] = await place.refusals(['state', log, '--map', 'notes', '--from', 'x', ...own]);
-    expect(refusal?.message).toContain("--from: 'x' is not a number");
+    const keys = ['x', '0x10', ' 5', 'Infinity'];
+    const wrong = await place.refusals(...keys.map((key) => ['state', log, '--map', 'notes', '--from', key, ...own]));
+    for (const [i, { message }] of wrong.entries()) expect(message).toContain(`--from: '${keys[i]}' is not a number`);
   });
 });
 

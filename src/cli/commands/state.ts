@@ -155,7 +155,6 @@ function describeNext(next: Key, prefix: string | undefined): string {
 /** Reads a key as the keys of the map are: as a number or as text. */
 function parseKey({ kind, name }: FrozenMap, option: string, text: string | undefined): Key | undefined {
   if (text === undefined || kind !== 'number') return text;
-  const number = Number(text);
-  if (text.trim() !== '' && !Number.isNaN(number)) return number;
+  if (/^-?\d+(?:\.\d+)?$/.test(text)) return Number(text);
   throw new UsageError(`${option}: '${text}' is not a number, but the keys of map '${name}' are`);
 }
