@@ -152,6 +152,18 @@ export class FeedReader {
   }
 
   /**
+   * The newest restart of the feed behind a position; undefined if there is none. Reads all entries
+   * of the feed from there on.
+   */
+  async restartBehind(position: Position): Promise<Position | undefined> {
+    let restart: Position | undefined;
+    for await (const page of this.#feedPages(position, { skipExpired: true, isFresh: true })) {
+      restart = page.findLast(({ type }) => type === 'Restart')?.position ?? restart;
+    }
+    return restart !== undefined && comparePositions(position, restart) < 0 ? restart : undefined;
+  }
+
+  /**
    * When the first entry of the feed from a position on was created, in epoch seconds; undefined if
    * there is none. Passes over entries that expired without an archive.
    */

@@ -1,4 +1,4 @@
-import { UsageError } from '../errors.ts';
+import { EntryGapError, LogNotFoundError, UsageError } from '../errors.ts';
 import { checkpointOf, FEED_START, positionOfCheckpoint } from '../feed/checkpoint.ts';
 import { checkGroupName, type FeedGroup, type FeedPlace, type SpanPlace } from '../feed/group-store.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
@@ -209,11 +209,18 @@ export class Feed {
     for (let left = limit; ; ) {
       const isFirst = comparePositions(next, from) === 0;
       const pass = this.#reader.pass(next, { within: isFirst ? within : undefined, skipExpired, isFresh: !follow });
-      for await (const item of pass.items) {
-        if (isAborted(signal)) return;
-        yield item;
-        left--;
-        if (left === 0) return;
+      try {
+        for await (const item of pass.items) {
+          if (isAborted(signal)) return;
+          yield item;
+          left--;
+          if (left === 0) return;
+        }
+      } catch (error) {
+        const restart = isMissing(error) ? await this.#reader.restartBehind(next) : undefined;
+        if (restart === undefined) throw error;
+        next = restart;
+        continue;
       }
       next = pass.end;
       yield { end: checkpointOf(next) };
@@ -222,6 +229,14 @@ export class Feed {
       if (isAborted(signal)) return;
     }
   }
+}
+
+/**
+ * Whether the feed names entries that do not exist. If the tables went back to an earlier state,
+ * they come again behind a restart of the feed.
+ */
+function isMissing(error: unknown): boolean {
+  return error instanceof EntryGapError || error instanceof LogNotFoundError;
 }
 
 /** The signal may have been aborted during a wait, which the compiler does not know. */

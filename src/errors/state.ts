@@ -111,3 +111,8 @@ export class SnapshotMismatchError extends LogfoldError {
 export class ObjectInvalidError extends LogfoldError {
   override readonly code = 'OBJECT_INVALID';
 }
+
+/** A log ends before the last of its entries that the feed has. */
+export class FeedAheadError extends LogfoldError {
+  override readonly code = 'FEED_AHEAD';
+}

@@ -99,6 +99,8 @@ export type SweepEvent =
        */
       readonly unusableStreams?: number | undefined;
     }
+  /** A log ends before the last of its entries that the feed has. */
+  | { readonly kind: 'ahead'; readonly run: string; readonly log: LogId; readonly error: LogfoldError }
   /** An item does not fit the mapping, or the log of the error could not be registered. */
   | { readonly kind: 'not adopted'; readonly run: string; readonly error: LogfoldError }
   | { readonly kind: 'adopted'; readonly run: string; readonly result: AdoptResult; readonly ms: number }

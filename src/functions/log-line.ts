@@ -77,6 +77,15 @@ export function logLine(event: FunctionEvent): LogLine {
       const message = 'the stream does not start the stream function any more; sweeps find the new entries later';
       return line('error', message, { correlationId: run, error });
     }
+    case 'ahead': {
+      const { run, log, error } = event;
+      return line('error', 'the feed has entries that a log lacks', {
+        correlationId: run,
+        ...placeOfError(error),
+        log,
+        error,
+      });
+    }
     case 'swept': {
       const { run, result, ms, ages, unusableStreams } = event;
       const { rest, ...counts } = result;

@@ -52,6 +52,7 @@ export function metricsOf(event: FunctionEvent): Metric[] {
     case 'visibility unchanged':
     case 'due':
     case 'unswept':
+    case 'ahead':
     case 'unusable stream':
     case 'not adopted':
     case 'adopted':
@@ -72,6 +73,8 @@ function metricsOfTrouble({ result, ages }: Extract<FunctionEvent, { kind: 'swep
     count('LogsFailed', result.failed),
     count('LogsStopped', result.stopped),
     count('RecordsMissed', result.missed),
+    // Absent without a feed.
+    ...(result.feedAhead === undefined ? [] : [count('FeedAhead', result.feedAhead)]),
     // Absent without a division policy.
     ...(result.undivided === undefined ? [] : [count('LogsUndivided', result.undivided)]),
   ];

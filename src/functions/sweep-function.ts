@@ -116,7 +116,14 @@ export function sweepFunction(
       report({ kind: 'due', run, job, why });
     };
     const hasStream = hasTrigger && !isManual;
-    const swept = deps.feed && new SweptFeed({ feed: deps.feed, now: deps.now, hasStream });
+    const swept =
+      deps.feed &&
+      new SweptFeed({
+        ...deps,
+        feed: deps.feed,
+        hasStream,
+        onAhead: (log, error) => report({ kind: 'ahead', run, log, error }),
+      });
     const sweepDeps: Omit<SweepDeps, 'send'> = {
       ...deps,
       ...(swept && { onEnd: swept.onEnd }),
@@ -125,8 +132,14 @@ export function sweepFunction(
     };
     if (isManual) {
       const result = await sweep({ ...sweepDeps, send: sender(() => {}) }, { ...options, deadline });
-      await finishFeed(deps, swept, run);
-      report({ kind: 'swept', run, result, ms: performance.now() - started, ages: undefined });
+      const feedAhead = await finishFeed(deps, swept, run);
+      report({
+        kind: 'swept',
+        run,
+        result: { ...result, feedAhead },
+        ms: performance.now() - started,
+        ages: undefined,
+      });
       return result;
     }
     const unusableStreams = await countUnusableStreams(deps, run);
@@ -140,6 +153,7 @@ export function sweepFunction(
       await writeSweepNote(blobs, noted, { rest, requested: requested.note(complete) });
     };
     let result: SweepResult;
+    let feedAhead: number | undefined;
     try {
       result = await sweep(
         { ...sweepDeps, send: sender((job) => requested.add(job)), holdsBack: (job) => requested.holdsBack(job) },
@@ -150,8 +164,9 @@ export function sweepFunction(
       await leaveNote(noted?.rest, false);
       throw error;
     } finally {
-      await finishFeed(deps, swept, run);
+      feedAhead = await finishFeed(deps, swept, run);
     }
+    result = { ...result, feedAhead };
     await leaveNote(result.rest, noted?.rest === undefined && result.rest === undefined);
     const ageOf = (time = Number.POSITIVE_INFINITY) => Math.max(0, deps.now() / 1000 - time);
     // A run that only looked for gc candidates does not know these ages.
@@ -176,19 +191,22 @@ async function countUnusableStreams({ checkStream, report }: SweepFunctionDeps, 
   }
 }
 
+/** @returns `SweepResult.feedAhead` */
 async function finishFeed(
   { publish, report }: SweepFunctionDeps,
   swept: SweptFeed | undefined,
   run: string,
-): Promise<void> {
-  if (swept === undefined) return;
+): Promise<number | undefined> {
+  if (swept === undefined) return undefined;
   try {
-    const { spans, missed, checkpoint } = await swept.finish();
-    if (checkpoint === undefined) return;
+    const { spans, missed, ahead, checkpoint } = await swept.finish();
+    if (checkpoint === undefined) return ahead;
     await publish?.(checkpoint);
     report({ kind: 'fed', run, spans, missed, checkpoint });
+    return ahead;
   } catch (error) {
     report({ kind: 'unfed', run, error });
+    return undefined;
   }
 }
 

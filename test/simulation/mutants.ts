@@ -996,6 +996,20 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'young-entries-ahead',
+    fault: 'a sweep reports that the feed has more of a log, although the log has young entries',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/sweep/swept-feed.ts',
+        from: '  if (seen !== undefined && comparePositions(seen, fed) >= 0) return;\n',
+        to: '',
+      },
+      { file: 'workers/sweep/swept-feed.ts', from: '    if (comparePositions(end, fed) >= 0) return;\n', to: '' },
+    ],
+  },
+  {
     name: 'old-image-for-new',
     fault: 'a revision has the item as it was before the change',
     test: 'test/property/revisions.test.ts',

@@ -141,6 +141,7 @@ interface Sweep {
   readonly undivided?: number;
   readonly unusableStreams?: number;
   readonly spansMissed?: number;
+  readonly feedAhead?: number;
   /** The feed could not be written. */
   readonly feedFailures?: number;
   /** The age of the oldest Snapshot entry without a snapshot, in seconds. */
@@ -169,6 +170,7 @@ class Deployment {
       undivided = 0,
       unusableStreams = 0,
       spansMissed = 0,
+      feedAhead = 0,
       feedFailures,
       oldest = 0,
       breaks,
@@ -182,6 +184,7 @@ class Deployment {
       RecordsMissed: missed,
       LogsUndivided: undivided,
       UnusableStreams: unusableStreams,
+      FeedAhead: feedAhead,
       ...(feedFailures === undefined ? { FeedSpansMissed: spansMissed } : { FeedFailures: feedFailures }),
       OldestUnsnapshottedSeconds: oldest,
     };
@@ -233,6 +236,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     ['UndividedLogsAlarm', { undivided: 1 }],
     ['StreamUnusableAlarm', { unusableStreams: 1 }],
     ['FeedBehindAlarm', { spansMissed: 1 }],
+    ['FeedAheadAlarm', { feedAhead: 1 }],
   ])('%s lasts from the first sweep that finds trouble to the first that finds none', (id, trouble) => {
     const deployment = new Deployment();
     const [begin, end] = [DEPLOYED + DAY, DEPLOYED + 3 * DAY];

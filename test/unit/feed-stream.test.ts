@@ -160,7 +160,7 @@ describe('the jobs of the feed', () => {
     const { queue, jobs, ...sheets } = new FedSheets();
     const every = FEED_DIVISION.snapshotEvery.entries ?? 0;
     let entries: Position[] = [];
-    const feed = dividedFeed({ add: async () => ({ spans: 1, entries, checkpoint: 1 }) }, queue);
+    const feed = dividedFeed({ add: async () => ({ spans: 1, entries, checkpoint: 1, ahead: [] }) }, queue);
     const asked = async (...numbers: number[]): Promise<number> => {
       entries = numbers.map((entry) => ({ segment: 0, entry }));
       await feed.add([]);

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { ResourceMissingError } from '../../src/errors.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
-import { metricsOf } from '../../src/functions/metrics.ts';
+import { logLine } from '../../src/functions/log-line.ts';
+import { type Metric, metricsOf } from '../../src/functions/metrics.ts';
 import { type SweepFunctionDeps, sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
@@ -114,7 +115,9 @@ describe('the sweep function with a feed', () => {
       ...deps,
     });
     const result = await sweeps(event, lambdaContext(900_000));
-    return { result, published, event: events.find(({ kind }) => kind === 'fed' || kind === 'unfed') };
+    const ahead = events.flatMap((each) => (each.kind === 'ahead' ? [each] : []));
+    const swept = events.find(({ kind }) => kind === 'swept');
+    return { result, published, event: events.find(({ kind }) => kind === 'fed' || kind === 'unfed'), ahead, swept };
   }
 
   test('feeds logs from before the feed, and counts what the stream missed', { tags: ['I10'] }, async () => {
@@ -168,6 +171,55 @@ describe('the sweep function with a feed', () => {
     expect(await fed.fed()).toEqual({ [log]: '0/0' });
   });
 
+  test('names each log that ends before the last of its entries that the feed has', async () => {
+    const fed = new FedSheets();
+    const { sheets, writer } = fed;
+    const [back, whole] = [await sheets.atRest(2), await sheets.atRest(2)];
+    sheets.nowMs += 3600_000;
+    // The stream fed more before the tables went back.
+    await writer.add([{ log: back, position: { segment: 3, entry: 7 } }]);
+    await writer.add([{ log: whole, position: { segment: 1, entry: 0 } }]);
+    const found = await run(fed);
+    expect(found.ahead).toMatchObject([{ log: back, error: { code: 'FEED_AHEAD', log: back, segment: 3, entry: 7 } }]);
+    expect(found.ahead[0]?.error.message).toContain('ends at 1/0');
+    expect(found.ahead[0] && logLine(found.ahead[0])).toMatchObject({ level: 'error', fields: { log: back } });
+    expect(found.result).toMatchObject({ feedAhead: 1 });
+    const ofFeed = ({ name }: Metric) => name === 'FeedAhead';
+    expect(found.swept && metricsOf(found.swept).filter(ofFeed)).toMatchObject([{ value: 1 }]);
+
+    const onFailure = (): void => expect.unreachable();
+    await rebuildFeed({ ...fed.deps, feed: writer, onFailure });
+    const after = await run(fed);
+    expect(after).toMatchObject({ ahead: [], result: { feedAhead: 0 } });
+    expect(after.swept && metricsOf(after.swept).filter(ofFeed)).toMatchObject([{ value: 0 }]);
+  });
+
+  test('names no log whose young entries the stream fed, or whose newest entries a stale read lacks', async () => {
+    const fed = new FedSheets();
+    const { sheets, writer, requests, tables } = fed;
+    const log = await sheets.atRest();
+    sheets.nowMs += 3600_000;
+    await sheets.edit(log, set(0, 0, 'young'));
+    await writer.add([{ log, position: { segment: 0, entry: 1 } }]);
+    expect(await run(fed)).toMatchObject({ ahead: [] });
+    requests.length = 0;
+    expect(await run(fed)).toMatchObject({ ahead: [] });
+    // The sweep saw the young entry, and need not look again.
+    const usual = requests.length;
+    sheets.nowMs += 3600_000;
+    await run(fed);
+    expect(requests).toHaveLength(usual + usual);
+
+    await sheets.edit(log, set(0, 0, 'not seen'));
+    type Read = Parameters<typeof tables.items>;
+    const stale = {
+      ...tables,
+      items: (of: Read[0], range: Read[1], options: Read[2]) => tables.items(of, { ...range, to: 2 }, options),
+    };
+    await writer.add([{ log, position: { segment: 0, entry: 2 } }]);
+    expect(await run(fed, { tables: stale })).toMatchObject({ ahead: [] });
+  });
+
   test('finds the snapshots and epochs that the feed needs', async () => {
     const fed = new FedSheets();
     await fed.sheets.atRest();
@@ -184,16 +236,18 @@ test('counts what the stream missed in parts of a sweep that feed at the same ti
   const add = () => {
     const { promise, resolve } = Promise.withResolvers<number>();
     started.push(resolve);
-    return promise.then((spans) => ({ spans, entries: [], checkpoint: 1 }));
+    return promise.then((spans) => ({ spans, entries: [], checkpoint: 1, ahead: [] }));
   };
-  const swept = new SweptFeed({ feed: { add }, now: () => NOON * 1000, hasStream: true });
-  const found: FoundEnd = { position: START, created: NOON };
+  const { deps } = new FedSheets();
+  const onAhead = (): void => expect.unreachable();
+  const swept = new SweptFeed({ ...deps, feed: { add }, now: () => NOON * 1000, hasStream: true, onAhead });
+  const found: FoundEnd = { position: START, newest: START, created: NOON };
   const ends = Array.from({ length: 800 }, () => swept.onEnd(newLogId(), found));
   expect(started).toHaveLength(2);
   started[0]?.(400);
   started[1]?.(0);
   await Promise.all(ends);
-  expect(await swept.finish()).toEqual({ spans: 400, missed: 400, checkpoint: 1 });
+  expect(await swept.finish()).toEqual({ spans: 400, missed: 400, ahead: 0, checkpoint: 1 });
 });
 
 test('a rebuilt feed has every log from its first entry on again', { tags: ['I10'] }, async () => {

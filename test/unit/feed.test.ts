@@ -251,6 +251,30 @@ describe('reading the feed', () => {
     expect(fed.clock.waits).toBe(0);
   });
 
+  test('continues behind a restart if the entries before it are gone', async () => {
+    const { fed, a, b, feed } = await twoLogs();
+    // The tables went back to a time before these entries.
+    await fed.writer.add([{ log: a, position: { segment: 0, entry: 9 } }]);
+    await fed.feed(b);
+    const waits = fed.logs.feed.consume('waits', { follow: true });
+    for (let i = 0; i < 6; i++) await waits.next();
+    await expect(Array.fromAsync(feed.read())).rejects.toMatchObject({ code: 'ENTRY_GAP' });
+    await fed.writer.restart();
+    await fed.feed(a, b);
+    const all = ['a 0/0', 'a 0/1', 'a 0/2', 'a 0/3', 'b 0/0', 'b 0/1'];
+    const texts = (items: readonly FeedItem[]) => itemTexts(items, [a, b]).map((text) => text.slice(0, 5));
+    const before = ['a 0/0', 'a 0/1', 'a 0/2', 'b 0/0', 'b 0/1', 'a 0/3'];
+    expect(texts(await Array.fromAsync(feed.read()))).toEqual([...before, ...all]);
+    expect(texts(await Array.fromAsync(feed.read({ from: 3 })))).toEqual(all);
+    const rest: FeedItem[] = [];
+    for (let i = 0; i < 6; i++) rest.push((await waits.next()).value ?? expect.unreachable());
+    expect(texts(rest)).toEqual(all);
+    await waits.return(undefined);
+    // Behind the restart, a gap is an error again.
+    await fed.writer.add([{ log: b, position: { segment: 0, entry: 9 } }]);
+    await expect(Array.fromAsync(feed.read())).rejects.toMatchObject({ code: 'ENTRY_GAP' });
+  });
+
   test('a reader before a restart continues behind it when the feed has a snapshot there', async () => {
     const { fed, feed, a, b } = await twoLogs();
     const restart = await fed.writer.restart();

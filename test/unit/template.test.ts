@@ -756,8 +756,14 @@ describe('a stack without StreamTrigger', () => {
     const without = alarms(monitoring).filter((id) => !alarms(stack).includes(id));
     expect(alarms(monitoring).includes('UndividedLogsAlarm')).toBe(false);
     const optional = [
-      ...['UndividedLogsAlarm', 'FeedFailingAlarm', 'FeedBehindAlarm', 'RevisionsBehindAlarm', 'RevisionsErrorsAlarm'],
-      ...['RevisionsLostAlarm', 'RevisionsSilentAlarm', 'CompareIncompleteAlarm', 'CompareFailuresAlarm'],
+      ...['UndividedLogsAlarm', 'FeedFailingAlarm', 'FeedBehindAlarm', 'FeedAheadAlarm', 'RevisionsBehindAlarm'],
+      ...[
+        'RevisionsErrorsAlarm',
+        'RevisionsLostAlarm',
+        'RevisionsSilentAlarm',
+        'CompareIncompleteAlarm',
+        'CompareFailuresAlarm',
+      ],
       'GapsFoundAlarm',
     ];
     expect(alarms(watched).filter((id) => !alarms(monitoring).includes(id))).toEqual(optional);
@@ -777,6 +783,7 @@ describe('a stack without StreamTrigger', () => {
     }
     expect(alarms(fedBySweeps.nested('MonitoringStack')).filter((id) => !alarms(stack).includes(id))).toEqual([
       'FeedFailingAlarm',
+      'FeedAheadAlarm',
     ]);
   });
 });

@@ -109,7 +109,16 @@ export function sweepCommand() {
             changed = true;
           };
           const dividing = feed && dividedFeed(feed, { send: noteDivision });
-          const swept = dividing && new SweptFeed({ feed: dividing, now: Date.now, hasStream: false });
+          const swept =
+            dividing &&
+            new SweptFeed({
+              feed: dividing,
+              now: Date.now,
+              hasStream: false,
+              tables: environment.deps.tables,
+              types: environment.deps.types,
+              onAhead: (id, error) => summary.failed(id, error),
+            });
           await sweep(
             {
               ...deps,

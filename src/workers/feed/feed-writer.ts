@@ -30,6 +30,8 @@ export interface Fed {
   readonly entries: readonly Position[];
   /** The end of the feed, as far as this writer knows it. Undefined if no end was given. */
   readonly checkpoint: number | undefined;
+  /** The logs of which the feed has entries behind the given end, up to this position. */
+  readonly ahead: readonly LogEnd[];
 }
 
 export interface FeedWriterDeps extends Pick<LogsDeps, 'sleep' | 'random'> {
@@ -76,7 +78,7 @@ export class FeedWriter {
    */
   async add(ends: Iterable<LogEnd>): Promise<Fed> {
     const newest = newestEnds(ends);
-    if (newest.size === 0) return { spans: 0, entries: [], checkpoint: undefined };
+    if (newest.size === 0) return { spans: 0, entries: [], checkpoint: undefined, ahead: [] };
     return this.#turns(async () => {
       try {
         return await this.#add(newest);
@@ -122,14 +124,15 @@ export class FeedWriter {
     const options = { ...ATTEMPTS, ...this.#deps, retryable, failure: 'Feeding failed', where: { log: FEED_LOG } };
     return retry(options, async (attempt) => {
       if (attempt > 1) await document.refresh();
-      for (const group of groupSpans(await dueSpans(document, ends))) {
+      const { due, ahead } = await dueSpans(document, ends);
+      for (const group of groupSpans(due)) {
         const { newest } = document;
         before = document.position;
         const added = await document.append(appendsEntry(group), newest && { after: newest });
         if (added !== undefined) entries.push(added.first);
         spans += group.length;
       }
-      return { spans, entries };
+      return { spans, entries, ahead };
     });
   }
 
@@ -168,18 +171,26 @@ function isGone(error: unknown): boolean {
   return error instanceof ChunkMissingError || error instanceof EntryGapError || error instanceof LogNotFoundError;
 }
 
-/** The entries up to the given ends that the feed does not have, as far as the document knows. */
-async function dueSpans(document: Document, ends: ReadonlyMap<LogId, Position>): Promise<Span[]> {
+/**
+ * The entries up to the given ends that the feed does not have, as far as the document knows, and
+ * the logs of which it has more.
+ */
+async function dueSpans(
+  document: Document,
+  ends: ReadonlyMap<LogId, Position>,
+): Promise<{ readonly due: readonly Span[]; readonly ahead: readonly LogEnd[] }> {
   const { draft } = document.state;
   const all = [...ends];
   const due: Span[] = [];
+  const ahead: LogEnd[] = [];
   for (let i = 0; i < all.length; i += LOGS_AT_A_TIME) {
     const some = all.slice(i, i + LOGS_AT_A_TIME);
     const fed = await Promise.all(some.map(([log]) => fedPosition(draft, log)));
     for (const [j, [log, to]] of some.entries()) {
       const after = fed[j];
       if (after === undefined || comparePositions(after, to) < 0) due.push({ log, after, to });
+      else if (comparePositions(after, to) > 0) ahead.push({ log, position: after });
     }
   }
-  return due;
+  return { due, ahead };
 }

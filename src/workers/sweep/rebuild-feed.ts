@@ -24,7 +24,7 @@ export interface RebuiltFeed {
  */
 export async function rebuildFeed({ feed, ...deps }: RebuildFeedDeps): Promise<RebuiltFeed> {
   const from = await feed.restart();
-  const swept = new SweptFeed({ feed, now: deps.now, hasStream: false });
+  const swept = new SweptFeed({ ...deps, feed, hasStream: false, onAhead: deps.onFailure });
   const { logs } = await sweep(
     { ...deps, onEnd: swept.onEnd, holdsBack: () => true, send: async () => undefined },
     { gcCandidates: false },

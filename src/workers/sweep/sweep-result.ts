@@ -48,6 +48,11 @@ export interface SweepResult {
    * only those that the sweep meets without reading whole logs.
    */
   readonly foreign?: number | undefined;
+  /**
+   * Logs that end before the last of their entries that the feed has; undefined without a feed, or
+   * if it could not be written.
+   */
+  readonly feedAhead?: number | undefined;
   /** The part of the work that the sweep had no time for; undefined if it is complete. */
   readonly rest?: SweepRest | undefined;
 }

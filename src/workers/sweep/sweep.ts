@@ -1,6 +1,7 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../errors.ts';
 import { FEED_DIVISION, FEED_LOG } from '../../feed/feed-log.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
+import type { Position } from '../../ids/position.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import type { ForeignPart } from '../../log/foreign.ts';
@@ -271,7 +272,7 @@ class SweepRun {
       }
     }
     // The segment before a young one may have entries that the stream missed.
-    const found = end?.found ?? (end && (await this.#newestOf(segments.at(end.isUnread ? -1 : -2))));
+    const found = end?.found ?? (end && (await this.#newestOf(segments.at(end.isUnread ? -1 : -2), end.newest)));
     if (found !== undefined) await onEnd?.(log, found);
     if (tail !== undefined) {
       this.#totals.tail(tail.entries, tail.isOverdue && isStopped !== true);
@@ -312,11 +313,14 @@ class SweepRun {
     return new SweptEnd({ now: now() / 1000, youngSeconds: this.#options.youngSeconds ?? 0 });
   }
 
-  /** The newest entry of a segment that was not searched for it. */
-  async #newestOf(segment: Segment | undefined): Promise<FoundEnd | undefined> {
+  /**
+   * The newest entry of a segment that was not searched for it.
+   * @param seen the newest entry of the log that the sweep saw
+   */
+  async #newestOf(segment: Segment | undefined, seen: Position | undefined): Promise<FoundEnd | undefined> {
     if (segment === undefined) return undefined;
     const newest = await this.#deps.tables.newestEntry(segment.log, segment.segment, { consistent: false });
-    return newest && { position: newest.position, created: undefined };
+    return newest && { position: newest.position, newest: seen ?? newest.position, created: undefined };
   }
 
   #passOver(part: ForeignPart): void {

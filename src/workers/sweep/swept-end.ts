@@ -6,6 +6,8 @@ import { isYoung, type Youth } from './swept-tail.ts';
 /** An end that a sweep found. */
 export interface FoundEnd {
   readonly position: Position;
+  /** The newest entry that the sweep saw, also if it is young. */
+  readonly newest: Position;
   /** Creation time of the entry in epoch seconds; undefined if nobody knows. */
   readonly created: number | undefined;
 }
@@ -16,7 +18,8 @@ export interface FoundEnd {
  */
 export class SweptEnd {
   readonly #youth: Youth;
-  #found: FoundEnd | undefined;
+  #found: Omit<FoundEnd, 'newest'> | undefined;
+  #newest: Position | undefined;
   #sawYoung = false;
   /** Whether the log has not been read, because another program wrote to its newest segment. */
   isUnread = true;
@@ -29,14 +32,21 @@ export class SweptEnd {
   add(item: StoredItem): void {
     this.isUnread = false;
     this.#sawYoung ||= isYoung(item, this.#youth);
+    const { position } = entryPlace(item);
+    this.#newest = position;
     if (this.#sawYoung) return;
     const created = Number(item.C?.N ?? Number.NaN);
-    const { position } = entryPlace(item);
     this.#found = { position, created: Number.isSafeInteger(created) && created > 0 ? created : undefined };
   }
 
   /** Undefined if all items were young, or if there was none. */
   get found(): FoundEnd | undefined {
-    return this.#found;
+    const newest = this.#newest;
+    return newest && this.#found && { ...this.#found, newest };
+  }
+
+  /** The newest item, also if it is young. Undefined if there was none. */
+  get newest(): Position | undefined {
+    return this.#newest;
   }
 }

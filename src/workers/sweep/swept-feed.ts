@@ -1,4 +1,9 @@
+import { FeedAheadError, LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
+import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
+import type { TableReader } from '../../log/log-store.ts';
+import { queryNewest } from '../../log/newest.ts';
 import type { FeedWriter, LogEnd } from '../feed/feed-writer.ts';
 import { STREAM_SECONDS } from './sweep.ts';
 import type { FoundEnd } from './swept-end.ts';
@@ -12,6 +17,8 @@ export interface SweptFeedResult {
   readonly spans: number;
   /** Those of them that the stream should have fed: their newest entry is less than a day old. */
   readonly missed: number;
+  /** Logs that end before the last of their entries that the feed has. */
+  readonly ahead: number;
   /** The end of the feed; undefined if the sweep found no end. */
   readonly checkpoint: number | undefined;
 }
@@ -22,16 +29,30 @@ export interface SweptFeedDeps {
   readonly now: () => number;
   /** Whether a stream should have fed the ends. */
   readonly hasStream: boolean;
+  /** The tables without archives. */
+  readonly tables: TableReader;
+  readonly types: ReservedTypes;
+  /**
+   * Called for each log that ends before the last of its entries that the feed has. The feed would
+   * leave out its next entries. Tables that went back to an earlier state cause this.
+   */
+  readonly onAhead: (log: LogId, error: FeedAheadError) => void;
+}
+
+/** An end, and the newest entry of the log that the sweep saw. */
+interface SeenEnd extends LogEnd {
+  readonly newest: Position;
 }
 
 /** Feeds the ends that a sweep finds, in batches. */
 export class SweptFeed {
   readonly #deps: SweptFeedDeps;
   /** Ends that the stream should have fed, and those that are too old for it. */
-  #recent: LogEnd[] = [];
-  #old: LogEnd[] = [];
+  #recent: SeenEnd[] = [];
+  #old: SeenEnd[] = [];
   #spans = 0;
   #missed = 0;
+  #ahead = 0;
   #checkpoint: number | undefined;
   #failure: { readonly error: unknown } | undefined;
 
@@ -43,10 +64,10 @@ export class SweptFeed {
    * Takes the next end, for `SweepDeps.onEnd`. After the first failure it feeds nothing more, and
    * the sweep goes on.
    */
-  readonly onEnd = async (log: LogId, { position, created }: FoundEnd): Promise<void> => {
+  readonly onEnd = async (log: LogId, { position, newest, created }: FoundEnd): Promise<void> => {
     const { now, hasStream } = this.#deps;
     const isRecent = hasStream && created !== undefined && now() / 1000 - created < STREAM_SECONDS;
-    (isRecent ? this.#recent : this.#old).push({ log, position });
+    (isRecent ? this.#recent : this.#old).push({ log, position, newest });
     if (this.#recent.length + this.#old.length >= BATCH) await this.#flush().catch((error) => this.#fail(error));
   };
 
@@ -57,7 +78,7 @@ export class SweptFeed {
   async finish(): Promise<SweptFeedResult> {
     await this.#flush();
     if (this.#failure !== undefined) throw this.#failure.error;
-    return { spans: this.#spans, missed: this.#missed, checkpoint: this.#checkpoint };
+    return { spans: this.#spans, missed: this.#missed, ahead: this.#ahead, checkpoint: this.#checkpoint };
   }
 
   async #flush(): Promise<void> {
@@ -70,12 +91,39 @@ export class SweptFeed {
     await this.#add(old);
   }
 
-  async #add(ends: readonly LogEnd[]): Promise<number> {
+  async #add(ends: readonly SeenEnd[]): Promise<number> {
     if (ends.length === 0) return 0;
-    const { spans, checkpoint } = await this.#deps.feed.add(ends);
+    const { spans, checkpoint, ahead } = await this.#deps.feed.add(ends);
     this.#spans += spans;
     this.#checkpoint = checkpoint ?? this.#checkpoint;
+    const newest = new Map(ends.map((end) => [end.log, end.newest]));
+    for (const fed of ahead) await this.#check(fed, newest.get(fed.log));
     return spans;
+  }
+
+  /** The feed may know entries that are young, or that a stale read did not show. */
+  async #check({ log, position: fed }: LogEnd, seen: Position | undefined): Promise<void> {
+    if (seen !== undefined && comparePositions(seen, fed) >= 0) return;
+    const { tables, types, onAhead } = this.#deps;
+    let end: Position;
+    try {
+      ({ position: end } = await queryNewest({ store: tables, types }, log, { consistent: true }));
+    } catch (error) {
+      // The log is changing, or gone. The next sweep looks again.
+      if (error instanceof LogfoldError) return;
+      throw error;
+    }
+    if (comparePositions(end, fed) >= 0) return;
+    this.#ahead++;
+    const reason = `the log ends at ${formatPosition(end)}, and the feed has it up to ${formatPosition(fed)}, so the feed leaves out what the log gets next`;
+    onAhead(
+      log,
+      new FeedAheadError(reason, {
+        log,
+        ...fed,
+        advice: "If the tables were restored, run 'logfold feed --rebuild', which feeds all logs again",
+      }),
+    );
   }
 
   #fail(error: unknown): void {

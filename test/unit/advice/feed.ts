@@ -6,10 +6,14 @@ import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
 import { runProgram } from '../../../src/cli/consumer-program.ts';
 import { openLogs } from '../../../src/exports/aws.ts';
 import { positionOfCheckpoint } from '../../../src/feed/checkpoint.ts';
+import type { LogId } from '../../../src/ids/log-id.ts';
 import { START } from '../../../src/ids/position.ts';
 import { openDataDirectory } from '../../../src/local/data-directory.ts';
 import { joinEngine } from '../../../src/local/engine.ts';
+import { rebuildFeed } from '../../../src/workers/sweep/rebuild-feed.ts';
+import { SweptFeed } from '../../../src/workers/sweep/swept-feed.ts';
 import { FedLogs } from '../../support/fed-logs.ts';
+import { FedSheets } from '../../support/fed-sheets.ts';
 import { LiveLog } from '../../support/live-logs.ts';
 import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
 
@@ -81,6 +85,23 @@ export const FEED: Cases = {
     await runProgram(command, 'first\n');
     expect(await readFile(file, 'utf8')).toBe('first\nfirst\n');
     await rm(dirname(file), { recursive: true });
+  },
+  "If the tables were restored, run 'logfold feed --rebuild', which feeds all logs again": async (refused) => {
+    const fed = new FedSheets();
+    const { sheets, writer, deps } = fed;
+    const log = await sheets.atRest();
+    await writer.add([{ log, position: { segment: 0, entry: 9 } }]);
+    const sweep = async (): Promise<void> => {
+      const onAhead = (_: LogId, error: Error): never => {
+        throw error;
+      };
+      const swept = new SweptFeed({ ...deps, feed: writer, hasStream: false, onAhead });
+      await sheets.sweep({}, { ...deps, onEnd: swept.onEnd });
+      await swept.finish();
+    };
+    expect(commandsOf(await refused(sweep))).toEqual([['feed', '--rebuild']]);
+    await rebuildFeed({ ...deps, feed: writer, onFailure: () => expect.unreachable() });
+    await sweep();
   },
   'Read the feed with `skipExpired`, or --skip-expired, to leave such entries out': async (refused) => {
     const fed = new FedLogs();
