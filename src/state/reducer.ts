@@ -57,7 +57,9 @@ export type ReducerDraft = Pick<Draft, 'map' | 'meta'>;
  *
  * The reducer guarantees:
  *
- * - It is deterministic: no clock, no randomness, and no input except the draft and the entry.
+ * - It is deterministic: no clock, no randomness, and no input except the draft and the entry. The
+ *   time zone and the language of the machine are such an input: functions on AWS run in UTC, and
+ *   pages in the zone of their reader.
  * - It keeps no data between entries outside the draft, except data that it can derive from the
  *   draft again.
  * - Its `fold` returns, or its promise resolves, after all work is done. Work that is left running
