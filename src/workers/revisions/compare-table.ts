@@ -114,8 +114,8 @@ class CompareRun {
   readonly rest: { readonly items: ScanPlace[]; readonly logs: ScanPlace[] };
   readonly #deps: CompareDeps;
   readonly #source: string;
-  /** Epoch seconds. */
-  readonly #began: number;
+  /** Epoch seconds; undefined until a request has told the time of the service. */
+  #began: number | undefined;
   readonly #looks: FirstLooks;
   /** Undefined if differences wait for a later run. */
   readonly #settleMs: number | undefined;
@@ -133,7 +133,7 @@ class CompareRun {
     this.rest = { items: [...(rest?.items ?? beginning)], logs: [...(rest?.logs ?? beginning)] };
     this.#deps = deps;
     this.#source = source;
-    this.#began = Math.min(rest?.began ?? Number.POSITIVE_INFINITY, this.#seconds());
+    this.#began = rest?.began;
     this.#looks = new FirstLooks(looks);
     this.#settleMs = settleSeconds === undefined ? undefined : settleSeconds * 1000;
     this.#deadline = deadline;
@@ -155,15 +155,21 @@ class CompareRun {
   }
 
   get incompleteSeconds(): number {
-    return isComplete(this.rest) ? 0 : this.#seconds() - this.#began;
+    return isComplete(this.rest) ? 0 : this.#seconds() - this.#beginning();
   }
 
   /** Notes where the run has come, and what it saw. */
   async note(): Promise<void> {
     this.#notedAt = this.#deps.now();
     const isOver = isComplete(this.rest);
-    const rest = isOver ? undefined : { ...this.rest, began: this.#began };
+    const rest = isOver ? undefined : { ...this.rest, began: this.#beginning() };
     await writeCompareNote(this.#deps.blobs, this.#source, { rest, looks: this.#looks.note(isOver) });
+  }
+
+  /** When this comparison began, in epoch seconds. A time in the future is from a wrong clock. */
+  #beginning(): number {
+    this.#began = Math.min(this.#began ?? Number.POSITIVE_INFINITY, this.#seconds());
+    return this.#began;
   }
 
   /** Epoch seconds by the clock of the source table. */
