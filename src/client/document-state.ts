@@ -6,7 +6,7 @@ import { foldsSheets, sheetOf } from '../state/spreadsheet/reducer.ts';
 import { type AxisChange, type CellChange, diffSheets } from '../state/spreadsheet/sheet-diff.ts';
 import { type Rectangle, readRectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { State } from '../state/state.ts';
-import { diffStates, type ItemChange, type MetaChange } from '../state/state-diff.ts';
+import { diffStates, type ItemChange, isSameContent, type MetaChange } from '../state/state-diff.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 
 /**
@@ -31,6 +31,11 @@ export class DocumentState {
   /** Reads the content from other chunks from now on. `same` must have the same content. */
   static move(state: DocumentState, nodes: NodeStore, same: State): void {
     if (state.#frozen.state !== same) state.#frozen = new FrozenState(nodes, same);
+  }
+
+  /** Whether a state with other chunks has the same content; false if the store does not answer. */
+  static isSame(state: DocumentState, nodes: NodeStore, other: State): Promise<boolean> {
+    return isSameContent(state.#frozen, new FrozenState(nodes, other)).catch(() => false);
   }
 
   /** The stored form of the content. */

@@ -72,7 +72,10 @@ export class Document {
     return new Document({ ...deps, onForeign, reducer }, follower);
   }
 
-  /** The present state, with the pending entries. The same object until the content changes. */
+  /**
+   * The present state, with the pending entries. The same object until the content changes. An
+   * append without a listener may replace it by an equal state.
+   */
   get state(): DocumentState {
     return this.#visible.state;
   }
@@ -151,7 +154,7 @@ export class Document {
       this.#checkOpen();
       const before = this.state;
       await this.#follower.refresh();
-      await this.#visible.update();
+      await this.#visible.update({ compares: true });
       return this.state !== before;
     });
   }

@@ -25,6 +25,10 @@ export class Listeners {
     return () => void this.#listeners.delete(own);
   }
 
+  get isEmpty(): boolean {
+    return this.#listeners.size === 0;
+  }
+
   call(): void {
     for (const listener of [...this.#listeners]) callSafely(listener);
   }

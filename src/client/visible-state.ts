@@ -74,18 +74,20 @@ export class VisibleState {
     await this.#changes(async () => {
       this.#follower.checkAppends();
       const state = await this.#fold(this.#folder, this.#state.content, pending, this.pending.length);
+      const isSame = await this.#isSame(this.#folder, state);
       if (this.#closed !== undefined) throw this.#closed;
       this.pending.add(pending);
-      this.#set(state);
+      this.#set(state, isSame);
     });
   }
 
   /**
    * Shows the confirmed state with the pending entries on top. A method that fails changes nothing;
    * the next call tries again.
+   * @param how `compares` keeps the state object for the same content, also without a listener
    */
-  async update(): Promise<void> {
-    await this.#changes(() => this.#update());
+  async update(how: { readonly compares?: boolean } = {}): Promise<void> {
+    await this.#changes(() => this.#update(how.compares));
   }
 
   /**
@@ -140,7 +142,7 @@ export class VisibleState {
     await this.#update().catch(() => undefined);
   }
 
-  async #update(): Promise<void> {
+  async #update(compares = false): Promise<void> {
     const { version, confirmed, folder } = this.#follower;
     if (this.#closed !== undefined) return;
     if (version === this.#version && !this.#isOutdated) {
@@ -158,12 +160,13 @@ export class VisibleState {
     if (found !== undefined && this.#cameNext(found.pending, found.first)) return;
     this.#isOutdated = true;
     const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
+    const isSame = await this.#isSame(folder, state, compares);
     if (this.#isClosed()) return;
     this.#isOutdated = false;
     this.pending.replace(pending);
     this.#folder = folder;
     this.#version = version;
-    this.#set(state, confirmed);
+    this.#set(state, isSame, confirmed);
   }
 
   /**
@@ -237,10 +240,29 @@ export class VisibleState {
     return new DocumentState(this.#folder.nodes, state, this.#reducer);
   }
 
-  /** @param confirmed what the state includes; by default what it included before */
-  #set(state: State, confirmed: Confirmed = { state, end: this.#position, badEntry: this.#badEntry }): void {
-    const isSame = isSameState(this.#state.content, state);
-    if (isSame) return this.#reach(confirmed);
+  /**
+   * Whether a state has the content that is shown. Without a listener, does not look for this in
+   * chunks that nobody has read.
+   */
+  async #isSame(folder: StateFolder, state: State, compares = false): Promise<boolean> {
+    if (isSameState(this.#state.content, state)) return true;
+    if (!compares && this.#listeners.isEmpty) return false;
+    return DocumentState.isSame(this.#state, folder.nodes, state);
+  }
+
+  /**
+   * @param isSame whether the content is the same
+   * @param confirmed what the state includes; by default what it included before
+   */
+  #set(
+    state: State,
+    isSame: boolean,
+    confirmed: Confirmed = { state, end: this.#position, badEntry: this.#badEntry },
+  ): void {
+    if (isSame) {
+      DocumentState.move(this.#state, this.#folder.nodes, state);
+      return this.#reach(confirmed);
+    }
     this.#state = this.#stateOf(state);
     this.#position = confirmed.end;
     this.#badEntry = confirmed.badEntry;

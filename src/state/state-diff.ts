@@ -1,9 +1,10 @@
 import { equalBytes } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
 import type { Value } from '../codec/value.ts';
-import { type Difference, diffMerged, emptyBufferedTree, type StoredMap } from '../tree/buffered-tree.ts';
+import { type Difference, diffMerged, emptyBufferedTree, isSameMap, type StoredMap } from '../tree/buffered-tree.ts';
 import type { Key } from '../tree/key.ts';
 import type { FrozenState } from './frozen-state.ts';
+import { RESERVED_MAPS } from './state.ts';
 
 /** A name of the metadata record whose value differs. An absent value is missing in that state. */
 export interface MetaChange {
@@ -36,6 +37,23 @@ export async function* diffStates(
   for (const map of [...names].sort()) {
     for await (const difference of diffMaps(before, after, map)) yield { kind: 'item', map, ...difference };
   }
+}
+
+/**
+ * Whether two states have the same metadata record and the same items and weights in all maps.
+ * Leaves out the applied mutations and the history, which no reader of a state sees. Reads what
+ * {@link diffStates} reads for the first difference.
+ */
+export async function isSameContent(before: FrozenState, after: FrozenState): Promise<boolean> {
+  if (diffMeta(before, after).next().done !== true) return false;
+  const all = new Set([...before.state.maps.keys(), ...after.state.maps.keys()]);
+  for (const name of all) {
+    if (RESERVED_MAPS.has(name)) continue;
+    const [old, now] = [before.state.maps.get(name), after.state.maps.get(name)];
+    if (old === undefined || now?.kind !== old.kind) return false;
+    if (!(await isSameMap({ store: before.nodes, map: old }, { store: after.nodes, map: now }))) return false;
+  }
+  return true;
 }
 
 function* diffMeta(before: FrozenState, after: FrozenState): Generator<MetaChange, undefined> {

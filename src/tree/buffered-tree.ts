@@ -3,7 +3,7 @@ import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
 import { type DifferentPlaces, diffPlaces, type Place } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
-import { type Leaf, type Node, valueBytes } from './node.ts';
+import { itemWeight, type Leaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import {
   findItem,
@@ -191,6 +191,19 @@ export async function* diffMerged(before: StoredMap, after: StoredMap): AsyncGen
   }));
 }
 
+/**
+ * Whether two versions of a map have the same items and weights. Reads what {@link diffMerged}
+ * reads for the first difference.
+ */
+export async function isSameMap(before: StoredMap, after: StoredMap): Promise<boolean> {
+  for await (const places of differentKeys(before, after)) {
+    const { before: old, after: now } = await effectiveItems(before, places);
+    const isSameWeight = old === undefined || now === undefined || weightOf(old) === weightOf(now);
+    if (!isSameValue(old, now) || !isSameWeight) return false;
+  }
+  return true;
+}
+
 /** A key under which the trees or the write buffers differ. An undefined part does not differ. */
 interface DifferentKey {
   readonly key: Key;
@@ -249,6 +262,10 @@ async function toItem(store: NodeStore, { key, leaf, index }: EncodedItem): Prom
 function isSameValue(a: EncodedItem | undefined, b: EncodedItem | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return equalBytes(valueBytes(a.leaf, a.index), valueBytes(b.leaf, b.index));
+}
+
+function weightOf({ leaf, index }: EncodedItem): number {
+  return itemWeight(leaf, index);
 }
 
 function isDeletion({ leaf, index }: EncodedItem): boolean {

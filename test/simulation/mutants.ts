@@ -721,6 +721,60 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'equal-state-announced',
+    fault: 'the listeners of a document run after an entry that changes nothing',
+    test: 'test/property/notifications.test.ts',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: '    return DocumentState.isSame(this.#state, folder.nodes, state);\n',
+        to: '    return false;\n',
+      },
+    ],
+  },
+  {
+    name: 'buffered-change-unnoticed',
+    fault: 'states that differ only in buffered edits count as equal',
+    test: 'test/property/notifications.test.ts',
+    edits: [
+      {
+        file: 'tree/buffered-tree.ts',
+        from: '    if (!isSameValue(old, now) || !isSameWeight) return false;\n',
+        to: '    if (places.tree !== undefined && (!isSameValue(old, now) || !isSameWeight)) return false;\n',
+      },
+    ],
+  },
+  {
+    name: 'overtaken-as-applied',
+    fault: 'a document says that a mutation was applied although a later one of its client was faster',
+    test: 'test/unit/document.test.ts',
+    edits: [
+      {
+        file: 'client/applied-mutations.ts',
+        from: '    if (isApplied) return;\n',
+        to: '    if (isApplied || highest > 0) return;\n',
+      },
+    ],
+  },
+  {
+    name: 'tail-unbounded',
+    fault: 'a document whose requested snapshot never completes keeps every entry',
+    test: 'test/unit/tail.test.ts',
+    edits: [
+      {
+        file: 'client/tail.ts',
+        from: '    if (this.#entries.length > MAX_ENTRIES) {\n',
+        to: '    if (this.#entries.length > MAX_ENTRIES && !this.isPending) {\n',
+      },
+    ],
+  },
+  {
+    name: 'page-without-limits',
+    fault: 'a page appends metadata that no other writer may write',
+    test: 'test/unit/remote-log-store.test.ts',
+    edits: [{ file: 'adapters/web/answer-log-request.ts', from: '    storableMetadata(log, metadata);\n', to: '' }],
+  },
+  {
     name: 'listener-at-switch',
     fault: 'a document that moves to a newer snapshot calls its listeners',
     test: 'test/property/document.test.ts',
@@ -728,7 +782,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'client/visible-state.ts',
         from: '      DocumentState.move(this.#state, folder.nodes, state);\n',
-        to: '      this.#set(state);\n',
+        to: '      this.#set(state, false);\n',
       },
     ],
   },

@@ -353,6 +353,70 @@ describe('refresh', () => {
   });
 });
 
+describe('a listener runs only if the content changed:', () => {
+  const CASES: Record<string, (live: LiveLog, document: Document) => Promise<unknown>> = {
+    'the same value set again': (_, document) => document.append(cell(0, 0, 'Denver')),
+    'the same value shown before it is stored': (_, document) => document.mutate(cell(0, 0, 'Denver')),
+    'an empty cell emptied': (_, document) => document.append({ type: 'Set', version: 1, body: [[0, 1, null]] }),
+    'a value set and taken back by others': async (live, document) => {
+      await live.sheet.edit(set(0, 0, 'Austin'), set(0, 0, 'Denver'));
+      expect(await document.refresh()).toBe(false);
+    },
+    'a mutation that has no effect beside its number': async (live, document) => {
+      await live.sheet.append({ ...cell(0, 0, 'Denver'), once: { client: 'phone 7', mutation: 1 } });
+      expect(await document.refresh()).toBe(false);
+    },
+    'a reload of an equal state': async (live, document) => {
+      await live.sheet.edit(...Array.from({ length: 9 }, (_, i) => set(0, 0, i % 2 === 0 ? 'Austin' : 'Denver')));
+      await live.sheet.edit(set(0, 0, 'Denver'));
+      await live.sheet.completed();
+      expect(await document.refresh()).toBe(false);
+      expect(document.snapshot).toEqual({ segment: 0, entry: 13 });
+    },
+  };
+  test.each(Object.entries(CASES))('not after %s', async (_, change) => {
+    const live = await LiveLog.create();
+    await live.sheet.edit(set(0, 0, 'Denver'), set(1, 1, 'city'));
+    const document = await live.open({ reloadAfter: { entries: 5 } });
+    const listener = counted(document);
+    const { state } = document;
+    await change(live, document);
+    await document.refresh();
+    expect(listener.calls).toBe(0);
+    expect(document.state).toBe(state);
+    await document.append(cell(0, 0, 'Boston'));
+    expect(listener.calls).toBe(1);
+  });
+
+  test('it runs if the store does not tell whether the content is the same', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.fill(40, 40, 200);
+    await live.sheet.completed();
+    const document = await live.logs({ cacheBytes: 0 }).open(live.sheet.log, { reducer: versionedSheet(1) });
+    const listener = counted(document);
+    let isStored = false;
+    live.interceptor = async (name, effect) => {
+      if (name === 'get' && isStored) throw new StoreUnavailableError('the connection was lost');
+      const answer = await effect();
+      if (name === 'putEntries') isStored = true;
+      return answer;
+    };
+    await document.append(cell(0, 0, 'Denver'));
+    expect(listener.calls).toBe(1);
+  });
+
+  test('an append without a listener reads no chunk to find out', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.fill(40, 40, 200);
+    await live.sheet.completed();
+    const document = await live.logs({ cacheBytes: 0 }).open(live.sheet.log, { reducer: versionedSheet(1) });
+    await document.append(cell(0, 0, 'Denver'));
+    live.requests.length = 0;
+    await document.append(cell(20, 20, 'Austin'));
+    expect(live.requests.filter((name) => name !== 'putEntries')).toEqual([]);
+  });
+});
+
 describe('a newer snapshot', () => {
   test('whose entry the document holds is heard of by an append, without a download', async () => {
     const live = await LiveLog.create();
