@@ -35,7 +35,7 @@ export * from '../errors.ts';
 export type { FeedGroup, FeedPlace, GroupLease, GroupProgress, GroupStore, SpanPlace } from '../feed/group-store.ts';
 export { type LogId, parseLogId, textLogId } from '../ids/log-id.ts';
 export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
-export { decodeEntryBody } from '../log/body.ts';
+export { decodeEntryBody, loadBody } from '../log/body.ts';
 export {
   type AddedEntries,
   type AddedEntry,

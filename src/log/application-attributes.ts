@@ -78,10 +78,7 @@ export function segmentClosed(log: LogId, position: Position): SegmentClosedErro
   });
 }
 
-/**
- * A reader whose entries carry their application attributes. Its `entries` throws ItemInvalidError
- * if a Number of another program has more digits than a {@link Value} holds.
- */
+/** A reader whose entries carry their application attributes. */
 export function withAttributes(store: Pick<LogReader, 'newestSegments' | 'newestEntry' | 'items'>): RangeReader {
   return {
     newestSegments: (log, limit, consistency) => store.newestSegments(log, limit, consistency),

@@ -44,6 +44,8 @@ const DECIMAL = /^\+?(-?)(?=\.?\d)(\d*)\.?(\d*)(?:[eE]([+-]?\d+))?$/;
 // The range of DynamoDB's Number type, see
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
 const TOO_LARGE = 1e126;
+/** Beyond every exponent that DynamoDB writes; so texts stay short. */
+const MAX_EXPONENT = 999;
 const SMALLEST = 1e-130;
 
 /**
@@ -52,9 +54,10 @@ const SMALLEST = 1e-130;
  * was read. A set becomes an array. A Number becomes
  * - a number if it is an integer from -2^53 to 2^53,
  * - a bigint if it is another integer of at most 64 bits,
- * - a number if it has at most 17 significant digits, the precision of a double.
- * @throws ItemInvalidError, without a position, if a Number has more digits or the attribute has no
- * type
+ * - a number if it has at most 17 significant digits, the precision of a double,
+ * - otherwise its {@link decimalText}.
+ * @throws ItemInvalidError, without a position, if the attribute has no type, or a Number has no
+ * form of DynamoDB's
  */
 export function valueFromAttribute(attribute: StoredAttribute): Value {
   if (attribute.S !== undefined) return attribute.S;
@@ -87,7 +90,7 @@ export function compareBytes(a: Uint8Array, b: Uint8Array): number {
 }
 
 /**
- * Encodes a value as a native attribute: the inverse of {@link valueFromAttribute}, with two
+ * Encodes a value as a native attribute. {@link valueFromAttribute} reads the same value, with two
  * exceptions. A whole number beyond 2^53 comes back as a bigint if 64 bits hold it, and -0 comes
  * back as 0.
  * @throws ValueUnsupportedError if DynamoDB has no type for the value: a date, NaN, an infinity, a
@@ -163,12 +166,32 @@ function numberFromText(text: string): Value {
     if (integer >= -EXACT && integer <= EXACT) return Number(integer);
     if (fits64Bits(integer)) return integer;
   }
-  if (sign === undefined || !Number.isFinite(number) || significant.length > SIGNIFICANT_DIGITS) {
-    throw new ItemInvalidError(`the Number '${text}' cannot be read without losing digits`, {
-      advice: `Write decimals of up to ${SIGNIFICANT_DIGITS} significant digits and integers of up to 64 bits`,
-    });
+  const isInRange = Number.isFinite(number) && (number !== 0 || significant === '');
+  if (isInRange && sign !== undefined) {
+    if (significant.length <= SIGNIFICANT_DIGITS) return number;
+    const exact = decimalText(text);
+    if (exact !== undefined) return exact;
   }
-  return number;
+  throw new ItemInvalidError(`the Number '${text}' is none that DynamoDB stores`, {
+    advice: 'Write a decimal number of at most 38 digits, below 1E126',
+  });
+}
+
+/**
+ * A Number of DynamoDB without an exponent and without zeros that change nothing; undefined if the
+ * text is none.
+ */
+export function decimalText(text: string): string | undefined {
+  const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? [];
+  const shift = Number(exponent);
+  if (sign === undefined || Math.abs(shift) > MAX_EXPONENT) return undefined;
+  const point = whole.length + shift;
+  const digits = '0'.repeat(Math.max(0, -point)) + (whole + fraction).padEnd(point, '0');
+  const at = Math.max(0, point);
+  const before = digits.slice(0, at).replace(/^0+/, '') || '0';
+  const after = digits.slice(at).replace(/0+$/, '');
+  const plain = after === '' ? before : `${before}.${after}`;
+  return plain === '0' ? plain : sign + plain;
 }
 
 function textFromNumber(number: number): string {

@@ -81,9 +81,17 @@ export async function loadBody(blobs: BlobStore, entry: Entry): Promise<Value> {
 /**
  * Decodes the body in an entry's item. null if there is none.
  * @throws BodyUndecodableError if the body cannot be decoded
+ * @throws UsageError if the body is in an object, as large ones are: use {@link loadBody}
  */
 export function decodeEntryBody(entry: Entry): Value {
-  const { body } = entry;
+  const { body, external, log, position } = entry;
+  if (external !== undefined) {
+    throw new UsageError(`the body of the entry is in the object '${external}', not in its item`, {
+      log,
+      ...position,
+      advice: 'Load it with `logs.client.loadBody(entry)`',
+    });
+  }
   return body === undefined ? null : placed(entry, () => decodeBody(body));
 }
 

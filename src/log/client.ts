@@ -1,10 +1,12 @@
 import type { ByteSource } from '../codec/bytes.ts';
+import type { Value } from '../codec/value.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { checkPosition, comparePositions, type Position } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, append, checkAppendOptions } from './append.ts';
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
+import { loadBody } from './body.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { type CompletedSnapshot, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { type CompletedSnapshot, type Entry, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
 import { saveFile } from './file.ts';
 import { checkNewEntries, type NewEntry } from './new-entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
@@ -119,6 +121,15 @@ export class LogClient {
    */
   async query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
     return query(this.#context, this.#context.parseLog(log), range);
+  }
+
+  /**
+   * Decodes the body of an entry, and loads it if it lies in the bucket; null if there is none.
+   * Snapshot and End Segment entries have none. Throws the errors of {@link loadBody}.
+   */
+  async loadBody(entry: Entry): Promise<Value> {
+    const { blobs, types } = this.#context;
+    return types.includes(entry.type) ? null : loadBody(blobs, entry);
   }
 
   /**

@@ -336,7 +336,7 @@ function encodeStoredBody(body: StoredBody): AttributeValue {
 
 /**
  * Decodes the body in an entry's item; undefined if there is none.
- * @throws ItemInvalidError, without a position, if a Number has too many digits
+ * @throws ItemInvalidError, without a position, if it cannot be read
  */
 export function decodeStoredBody(B: StoredAttribute | undefined): StoredBody | undefined {
   if (B === undefined) return undefined;
@@ -344,5 +344,7 @@ export function decodeStoredBody(B: StoredAttribute | undefined): StoredBody | u
   const value = valueFromAttribute(B);
   if (value === null) return undefined;
   if (value instanceof Uint8Array) return { format: 'bytes', bytes: value };
+  // A Number that only its text holds: a native body cannot be a String.
+  if (typeof value === 'string') return { format: 'json', text: JSON.stringify(value) };
   return { format: 'native', value };
 }

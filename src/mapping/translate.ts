@@ -11,10 +11,11 @@ import {
   type Item,
   type StoredAttribute,
   type StoredItem,
+  valueFromAttribute,
   wholeNumber,
 } from '../log/attribute.ts';
-import type { Entry, MutableEntry } from '../log/entry.ts';
-import { decodeEntry, decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
+import type { Entry, MutableEntry, StoredBody } from '../log/entry.ts';
+import { decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
 import { itemSeconds } from './item-time.ts';
 import {
@@ -77,24 +78,15 @@ export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: Ite
 }
 
 /**
- * Translates an item of the application into an entry: gives and throws what `decodeEntry` does for
- * the item of {@link toEntryItem}.
+ * Translates an item of the application into an entry, as `decodeEntry` does with the item of
+ * {@link toEntryItem}.
+ * @throws ItemInvalidError as {@link toEntryItem} does, and if the body cannot be read
  */
 export function toEntry(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): Entry {
-  try {
-    return readEntry(mapping, item, place);
-  } catch (error) {
-    if (!(error instanceof LogfoldError)) throw error;
-    // The careful way knows what is wrong.
-    return decodeEntry(toEntryItem(mapping, item, place));
-  }
-}
-
-function readEntry(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): Entry {
   const fail = failAt(mapping, item, place);
   checkKey(mapping, item, place, fail);
   const { log, position, index } = place;
-  const body = decodeStoredBody(bodyOf(mapping, item, fail));
+  const body = storedBodyOf(mapping, item, fail);
   const created = secondsOf(mapping, item, fail);
   const type = typeOf(mapping, item, fail).S ?? '';
   const version = Number(versionOf(mapping, item, fail).N);
@@ -229,6 +221,28 @@ function bodyOf(mapping: SchemaMapping, item: StoredItem, fail: Fail): StoredAtt
   if (found.S !== undefined) return { S: JSON.stringify(found.S) };
   if (found.B !== undefined) return { B: encodeValue(plainBytes(found.B)) };
   return found;
+}
+
+/** The body of an entry. An error names the attribute of the application. */
+function storedBodyOf(mapping: SchemaMapping, item: StoredItem, fail: Fail): StoredBody | undefined {
+  const body = bodyOf(mapping, item, fail);
+  try {
+    return decodeStoredBody(body);
+  } catch (error) {
+    if (!(error instanceof LogfoldError)) throw error;
+    const names = mapping.body === 'whole item' ? Object.keys(body?.M ?? {}) : [mapping.body.attribute];
+    const name = names.find((each) => !isReadable(attributeOf(item, each))) ?? names[0] ?? '';
+    return fail('body', name, `cannot be read: ${error.reason}`, error);
+  }
+}
+
+function isReadable(attribute: StoredAttribute | undefined): boolean {
+  try {
+    return valueFromAttribute(attribute ?? {}) !== undefined;
+  } catch (error) {
+    if (error instanceof LogfoldError) return false;
+    throw error;
+  }
 }
 
 /** All attributes that the mapping does not name. */

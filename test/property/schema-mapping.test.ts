@@ -25,6 +25,7 @@ const bytes = fc.uint8Array({ maxLength: 8 }).map((each) => Uint8Array.from(each
 const numberText = fc.oneof(
   fc.integer().map(String),
   fc.constantFrom('0', '-0', '1.50', '1E+20', '1e-7', '007', '12345678901234567', '-1.25', '18446744073709551615'),
+  fc.constantFrom('18446744073709551616', '-0.33333333333333333333333333333333333333', '1.234567890123456789E-130'),
 );
 const ascending = <T>(values: fc.Arbitrary<T>, textOf: (value: T) => string) =>
   fc

@@ -93,7 +93,10 @@ describe('application attributes', () => {
     const own = encodeEntry(entryAt(log, PLACE));
     await store.putItems([{ ...own, tags: { SS: ['b', 'a'] }, sizes: { NS: ['2', '10'] }, Q: { S: 'reserved' } }]);
     expect(await attributes()).toEqual({ tags: ['a', 'b'], sizes: [10, 2] });
-    await store.putItems([{ ...own, fine: { N: '1' }, wide: { N: `0.${'12345'.repeat(6)}` } }]);
+    const wide = `0.${'12345'.repeat(6)}`;
+    await store.putItems([{ ...own, fine: { N: '1' }, wide: { N: wide } }]);
+    expect(await attributes()).toEqual({ fine: 1, wide });
+    await store.putItems([{ ...own, bad: { N: '1e999' } }]);
     await expect(attributes()).rejects.toMatchObject({ code: 'ITEM_INVALID', log, ...PLACE });
   });
 

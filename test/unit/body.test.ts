@@ -7,7 +7,14 @@ import {
   ExternalMissingError,
   ValueUnsupportedError,
 } from '../../src/errors.ts';
-import { decodeBody, EXTERNAL_BODY_BYTES, encodeBody, loadBody, saveBody } from '../../src/log/body.ts';
+import {
+  decodeBody,
+  decodeEntryBody,
+  EXTERNAL_BODY_BYTES,
+  encodeBody,
+  loadBody,
+  saveBody,
+} from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { entryAt, LOG } from '../support/logs.ts';
 
@@ -201,6 +208,16 @@ describe('external bodies', () => {
     expect(await saveBody({ blobs, random }, LOG, { body: null })).toEqual({});
     expect(await loadBody(blobs, entryWith({}))).toBeNull();
     expect(await loadBody(blobs, entryWith(await saveBody({ blobs, random }, LOG, { body: [1] })))).toEqual([1]);
+  });
+
+  test('an external body is not taken for no body', async () => {
+    const entry = entryWith(await saveBody({ blobs: new MemoryBlobStore(), random }, LOG, { body: large }));
+    expect(() => decodeEntryBody(entry)).toThrow(expect.objectContaining({ code: 'USAGE', log: LOG }));
+  });
+
+  test('-0 in a body becomes 0', () => {
+    expect(decodeBody({ format: 'bytes', bytes: encodeBody([-0, { a: -0 }]) })).toStrictEqual([0, { a: 0 }]);
+    expect(decodeBody({ format: 'json', text: '-0' })).toBe(-0);
   });
 
   test('a body under a foreign key is read', async () => {

@@ -2,14 +2,11 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { toBase64, toHex } from '../../codec/bytes.ts';
 import { parseJson } from '../../codec/json.ts';
 import { UsageError } from '../../errors.ts';
-import type { StoredAttribute, StoredItem } from '../../log/attribute.ts';
+import { decimalText, type StoredAttribute, type StoredItem } from '../../log/attribute.ts';
 import { MAX_STRING_KEY_LENGTH } from '../../tree/key.ts';
 
 /** The names of the attributes that make the primary key of a table: partition key, sort key. */
 export type KeyNames = readonly [string] | readonly [string, string];
-
-// At least one digit. Captures the sign, the digits and the exponent.
-const DECIMAL = /^\+?(-?)(?=\.?\d)(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/;
 
 const utf8 = new TextEncoder();
 
@@ -65,22 +62,9 @@ function attributeText(name: string, keys: StoredItem): string {
   const { S, N, B } = attributeOf(keys, name);
   if (S !== undefined) return JSON.stringify({ S });
   if (B !== undefined) return JSON.stringify({ B: toBase64(B) });
-  const number = N === undefined ? undefined : plainNumber(N);
+  const number = N === undefined ? undefined : decimalText(N);
   if (number !== undefined) return JSON.stringify({ N: number });
   throw new UsageError(`the key has no String, Number or Binary '${name}'`, {
     advice: 'Give the primary key in DynamoDB JSON, such as {"id":{"S":"a"}}',
   });
-}
-
-/** A number of DynamoDB without an exponent and without zeros that change nothing. */
-function plainNumber(text: string): string | undefined {
-  const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? [];
-  if (sign === undefined) return undefined;
-  const point = whole.length + Number(exponent);
-  const digits = '0'.repeat(Math.max(0, -point)) + (whole + fraction).padEnd(point, '0');
-  const at = Math.max(0, point);
-  const before = digits.slice(0, at).replace(/^0+/, '') || '0';
-  const behind = digits.slice(at).replace(/0+$/, '');
-  const plain = behind === '' ? before : `${before}.${behind}`;
-  return plain === '0' ? plain : sign + plain;
 }
