@@ -23,7 +23,8 @@ export function parseName(text: string): string {
 
 /** Whether a name has only letters, digits and marks that no shell takes for something else. */
 export function isPlainName(text: string): boolean {
-  return /^[\p{L}\p{N}_][\p{L}\p{N}_.-]{0,99}$/u.test(text);
+  // The schema of the settings file would lose the name `__proto__`.
+  return text !== '__proto__' && /^[\p{L}\p{N}_][\p{L}\p{N}_.-]{0,99}$/u.test(text);
 }
 
 /** @throws UsageError if the settings file has the name already */

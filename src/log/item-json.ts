@@ -19,6 +19,14 @@ export const storedItems: ItemDecoder<StoredItem> = {
   fromItem: (item) => item,
 };
 
+/** As {@link storedItems}, but a general parser reads them all. */
+export const parsedItems: ItemDecoder<StoredItem> = {
+  fromJson: (json) => {
+    throw json.unknown();
+  },
+  fromItem: (item) => item,
+};
+
 /**
  * The bytes are not in the form that {@link ItemJson} reads. They may still be correct JSON, so the
  * caller reads them with a general parser.

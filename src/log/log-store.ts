@@ -32,6 +32,12 @@ export interface RangeOptions extends Consistency {
    * know sizes never calls it.
    */
   readonly onPage?: ((page: PageRead) => void) | undefined;
+  /**
+   * Whether a general parser decodes the items, instead of logfold's reader of bytes. For a
+   * comparison with items that the reader has decoded, so that both cannot lose the same. Takes ten
+   * times as long. False by default.
+   */
+  readonly isChecked?: boolean | undefined;
 }
 
 /** Entry numbers of one segment, from `from` up to but not including `to`. */

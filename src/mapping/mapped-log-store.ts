@@ -152,7 +152,7 @@ export class MappedLogStore implements LogStore {
   async *#read<T>(
     log: LogId,
     { segment, from, to }: SegmentRange,
-    { consistent, onPage }: RangeOptions,
+    { consistent, onPage, isChecked }: RangeOptions,
     translation: Translation<T>,
   ): AsyncGenerator<T[]> {
     if (from >= to) return;
@@ -168,7 +168,7 @@ export class MappedLogStore implements LogStore {
     const noteRead = (page: PageRead) => {
       read = page;
     };
-    const pages = this.#items.pages(log, itemsOfRange(layout, range), { consistent, onPage: noteRead });
+    const pages = this.#items.pages(log, itemsOfRange(layout, range), { consistent, isChecked, onPage: noteRead });
     const place = { segment: { log, segment, layout }, range, created };
     for await (const entries of entryPages(this.#mapping, translation, place, { pages, roots })) {
       if (read !== undefined) onPage?.({ ...read, items: entries.length });

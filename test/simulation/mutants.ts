@@ -523,6 +523,83 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'names-as-text',
+    fault: 'names in JSON that have escapes are compared as they are written',
+    test: 'test/unit/json-names.test.ts',
+    edits: [
+      {
+        file: 'codec/json.ts',
+        from: '  return hasEscapedName(text) ? restoreNames(parse(markNames(text))) : parse(text);\n',
+        to: '  return parse(text);\n',
+      },
+    ],
+  },
+  {
+    name: 'sdk-names',
+    fault: 'the SDK reads the names in answers by itself',
+    test: 'test/integration/hostile-names.test.ts',
+    edits: [
+      {
+        file: 'adapters/dynamodb/exact-answer.ts',
+        from: '  return marked === text ? undefined : Buffer.from(marked);\n',
+        to: '  return undefined;\n',
+      },
+    ],
+  },
+  {
+    name: 'prototype-attribute',
+    fault: 'the reader of bytes assigns an attribute `__proto__`, and loses it',
+    test: 'test/property/page-reader.test.ts',
+    edits: [
+      {
+        file: 'log/item-json.ts',
+        from: '      setKey(item, name, this.attribute(depth));\n',
+        to: '      item[name] = this.attribute(depth);\n',
+      },
+    ],
+  },
+  {
+    name: 'same-lossy-reader',
+    fault: 'the reader of bytes loses `__proto__`, and also reads what archives are compared with',
+    test: 'test/integration/hostile-names.test.ts',
+    edits: [
+      {
+        file: 'log/item-json.ts',
+        from: '      setKey(item, name, this.attribute(depth));\n',
+        to: '      item[name] = this.attribute(depth);\n',
+      },
+      {
+        file: 'adapters/dynamodb/mapped-items.ts',
+        from: 'isChecked ? parsedItems : storedItems',
+        to: 'isChecked ? storedItems : storedItems',
+      },
+    ],
+  },
+  {
+    name: 'rounded-decimals',
+    fault: 'a Number of too many digits is read as the nearest double',
+    test: 'test/unit/item-codec.test.ts',
+    edits: [
+      {
+        file: 'log/attribute.ts',
+        from: '    if (significant.length <= SIGNIFICANT_DIGITS) return number;\n',
+        to: '    if (significant.length <= 2 * SIGNIFICANT_DIGITS) return number;\n',
+      },
+    ],
+  },
+  {
+    name: 'empty-answer',
+    fault: 'an answer without bytes is an answer without items',
+    test: 'test/integration/page-reader.test.ts',
+    edits: [
+      {
+        file: 'adapters/dynamodb/exact-answer.ts',
+        from: '      if (bytes.length === 0) throw cutAnswer(source);\n',
+        to: '',
+      },
+    ],
+  },
+  {
     name: 'last-root-unverified',
     fault: 'verify does not look at the entry that Last Snapshot names if that entry carries no root',
     test: 'test/unit/verify.test.ts',

@@ -4,7 +4,7 @@ import { ObjectInvalidError, StoreUnavailableError, UsageError } from '../../src
 import { appendsEntry } from '../../src/feed/feed-entry.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { type Item, plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
+import { plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
 import type { ItemScanPart } from '../../src/mapping/mapped-items.ts';
 import type { SourceItems } from '../../src/revisions/source-items.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
@@ -368,24 +368,14 @@ test('an export of a deployment with several tables needs the name of one', asyn
   expect(await orders.compare()).toMatchObject({ items: 80, gaps: 0 });
 });
 
-test('an attribute that the SDK does not read is no gap', async () => {
+test('a lost change of an attribute with the name of a prototype is a gap', async () => {
   const table = new RevisedTable();
-  table.put(ownedItem('ann', 1));
-  table.put({ ...ownedItem('ann', 1), ['__proto__']: { S: 'lost' } });
-  table.put({ ...ownedItem('ann', 2), ['__proto__']: { S: 'lost' } });
+  table.put({ ...ownedItem('ann', 1), ['__proto__']: { S: 'first' } });
   await table.deliver();
-  const read = (item: Item): Item => plainItem(item, ['pk', 'sk', 'value']);
-  const items = {
-    ...readsOf(table),
-    get: async (keys: readonly Item[]) => (await table.items.get(keys)).map((item) => item && read(item)),
-    async *scan(part: ItemScanPart) {
-      for await (const page of table.items.scan(part)) yield { ...page, items: page.items.map(read) };
-    },
-  };
-  expect(await table.compare({}, { items })).toMatchObject({ gaps: 0 });
-  table.put(ownedItem('ann', 2, 'second'));
+  expect(await table.compare()).toMatchObject({ gaps: 0 });
+  table.put({ ...ownedItem('ann', 1), ['__proto__']: { S: 'second' } });
   table.lose();
-  expect(await table.compare({}, { items })).toMatchObject({ gaps: 1 });
+  expect(await table.compare()).toMatchObject({ gaps: 1 });
 });
 
 test('after a change of the kind of logs, an export needs the kind, and gives no item twice', async () => {

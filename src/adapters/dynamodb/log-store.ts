@@ -20,7 +20,7 @@ import {
   rootAttribute,
   segmentKey,
 } from '../../log/item-codec.ts';
-import { type ItemDecoder, storedItems } from '../../log/item-json.ts';
+import { type ItemDecoder, parsedItems, storedItems } from '../../log/item-json.ts';
 import { checkWriteSize } from '../../log/item-size.ts';
 import type {
   AttributeUpdate,
@@ -142,7 +142,7 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
-    return this.#range(log, range, options, storedItems);
+    return this.#range(log, range, options, options.isChecked === true ? parsedItems : storedItems);
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {

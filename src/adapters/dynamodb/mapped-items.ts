@@ -4,7 +4,7 @@ import { ItemInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import { encodeSegment, segmentKey } from '../../log/item-codec.ts';
-import { storedItems } from '../../log/item-json.ts';
+import { parsedItems, storedItems } from '../../log/item-json.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
 import type { Consistency, ExpiringSegment, RangeOptions, SegmentPlace } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -168,7 +168,7 @@ export class DynamoDbMappedItems implements MappedItems {
   async *#query(
     log: LogId,
     { from, to }: IndexRange,
-    { consistent, onPage }: RangeOptions,
+    { consistent, onPage, isChecked = false }: RangeOptions,
     { newestFirst = false } = {},
   ): AsyncGenerator<IndexedItem[]> {
     const last = Math.min(to - 1, maxIndex(this.#mapping));
@@ -188,7 +188,8 @@ export class DynamoDbMappedItems implements MappedItems {
       ConsistentRead: consistent,
       ...(newestFirst && { ScanIndexForward: false, Limit: 1 }),
     };
-    for await (const { items, bytes, attempts } of this.#requests.queryPages(input, storedItems)) {
+    const decoder = isChecked ? parsedItems : storedItems;
+    for await (const { items, bytes, attempts } of this.#requests.queryPages(input, decoder)) {
       const own = items.filter((item) => logOfKey(this.#mapping, item) === log);
       if (bytes !== undefined) onPage?.({ items: own.length, bytes, attempts });
       yield own.map((item) => ({ index: indexOfKey(this.#mapping, item), item }));

@@ -1,3 +1,4 @@
+import { setKey } from '../../codec/value.ts';
 import { isUuid } from '../../ids/log-id.ts';
 import type { AttributeValue, Item } from '../../log/attribute.ts';
 import { checkWriteSize } from '../../log/item-size.ts';
@@ -74,7 +75,7 @@ export class MemoryTable {
     if (item === undefined) return false;
     for (const [name, value] of Object.entries(changes)) {
       if (value === undefined) delete item[name];
-      else item[name] = value;
+      else setKey(item, name, value);
     }
     checkWriteSize([item]);
     this.put(place, item);

@@ -108,7 +108,7 @@ export async function expireSegment(
   let reached = start;
   const range = { segment: number, from: start, to: MAX_NUMBER + 1 };
   let lastType: string | undefined;
-  for await (const found of deps.tables.items(log, range, { consistent: true })) {
+  for await (const found of deps.tables.items(log, range, { consistent: true, isChecked: true })) {
     await checkPage(deps, { segment: expiring, archive, lastType }, found);
     lastType = found.at(-1)?.T?.S ?? lastType;
     const page = options.dryRun === true ? found : await expirePage(deps, expiring, found, mode);

@@ -59,7 +59,10 @@ export interface PageRange {
   readonly from?: number;
   /** By default all following entries, even behind the segment's end. */
   readonly to?: number | undefined;
-  /** The number of written entries; absent while entries are written. */
+  /**
+   * The number of written entries; absent while entries are written. If it is present, a general
+   * parser reads the items: see `isChecked` of `RangeOptions`.
+   */
   readonly written?: number;
 }
 
@@ -122,11 +125,13 @@ export function archiveOf(
 export async function* segmentPages(
   deps: ArchiveDeps,
   { log, segment }: Segment,
-  { from = 0, to = MAX_NUMBER + 1, written = 0 }: PageRange,
+  { from = 0, to = MAX_NUMBER + 1, written }: PageRange,
   source: EntryReader = deps.tables,
 ): AsyncGenerator<readonly StoredItem[]> {
-  let entries = written;
-  for await (const page of source.items(log, { segment, from, to }, { consistent: true })) {
+  let entries = written ?? 0;
+  // Items to compare are not read as those to write were.
+  const options = { consistent: true, isChecked: written !== undefined };
+  for await (const page of source.items(log, { segment, from, to }, options)) {
     yield page;
     entries += page.length;
     deps.onEntries?.(entries);

@@ -267,9 +267,7 @@ export class TableComparison {
   }
 
   #imageOf(item: Item | undefined): string {
-    // The SDK loses an attribute of this name when it reads an item. A record of Lambda has it.
-    const { ['__proto__']: _, ...readable } = item ?? {};
-    return toHex(this.#deps.platform.sha256(encodeValue(item === undefined ? null : canonicalItem(readable))));
+    return toHex(this.#deps.platform.sha256(encodeValue(item === undefined ? null : canonicalItem(item))));
   }
 }
 
