@@ -8,7 +8,7 @@ import {
   type Shard,
 } from '@aws-sdk/client-dynamodb-streams';
 import { exactAnswer } from '../adapters/dynamodb/exact-answer.ts';
-import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError } from '../errors.ts';
+import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError, StoreUnavailableError } from '../errors.ts';
 import { backoffMs } from '../log/backoff.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import { STREAM_BACKOFF, type Time } from './stream-settings.ts';
@@ -133,6 +133,8 @@ export class StreamRequests {
 function problemOf(error: unknown): 'throttled' | 'failed' | 'other' {
   if (!(error instanceof Error)) return 'other';
   if (THROTTLED.has(error.name)) return 'throttled';
+  // An answer that was cut.
+  if (error instanceof SyntaxError || error instanceof StoreUnavailableError) return 'failed';
   if (error instanceof DynamoDBStreamsServiceException) return error.$fault === 'server' ? 'failed' : 'other';
   if (error.name === 'TimeoutError') return 'failed';
   return 'code' in error && typeof error.code === 'string' && UNREACHABLE.has(error.code) ? 'failed' : 'other';

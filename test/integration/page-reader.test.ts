@@ -1,12 +1,16 @@
 import { deepStrictEqual } from 'node:assert';
 import { crc32, gzipSync } from 'node:zlib';
 import { DynamoDBClient, type DynamoDBClientConfig, PutItemCommand, QueryCommand } from '@aws-sdk/client-dynamodb';
+import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
+import { SQSClient } from '@aws-sdk/client-sqs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sdkConfig } from '../../src/adapters/aws/sdk-config.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import type { ItemPage } from '../../src/adapters/dynamodb/page-reader.ts';
 import { type Creation, DynamoDbRequests } from '../../src/adapters/dynamodb/requests.ts';
+import { SqsJobQueue } from '../../src/adapters/sqs/job-queue.ts';
 import { ResourceMissingError, StoreUnavailableError } from '../../src/errors.ts';
+import { StreamRequests } from '../../src/local/stream-requests.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import { type ItemDecoder, storedItems } from '../../src/log/item-json.ts';
@@ -370,5 +374,39 @@ describe('a real DynamoDB API', () => {
       expect(page?.bytes).toBeGreaterThanOrEqual(30_000);
       expect(page?.bytes).toBeLessThanOrEqual(30_100 + 8192);
     }
+  });
+});
+
+describe('an answer of another service that arrives cut', () => {
+  const config = () => ({
+    ...sdkConfig({ retries: { attempts: 1, baseMs: 1, capMs: 1 } }),
+    endpoint: server.endpoint,
+    region: 'eu-central-1',
+    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+  });
+
+  test('is an error of the queue', async () => {
+    const client = new SQSClient(config());
+    const queue = new SqsJobQueue({ client, queueUrl: `${server.endpoint}/0/jobs.fifo` });
+    server.answer({ body: '{"Messages":[' });
+    for (const call of [() => queue.receive({ max: 1, visibilityMs: 1000 }), () => queue.depth()]) {
+      await expect(call()).rejects.toMatchObject({
+        code: 'STORE_UNAVAILABLE',
+        reason: expect.stringContaining('is not JSON'),
+      });
+    }
+    client.destroy();
+  });
+
+  test('is requested again from a stream', async () => {
+    const client = new DynamoDBStreamsClient(config());
+    const time = { now: () => 0, sleep: async () => undefined };
+    const requests = new StreamRequests({ client, streamArn: 'arn:stream', time });
+    const { signal } = new AbortController();
+    server.answer({ body: '{"StreamDescr' }, { body: '{"StreamDescription":{"Shards":[{"ShardId":"a"}]}}' });
+    expect(await requests.shards(signal)).toEqual([{ ShardId: 'a' }]);
+    server.answer({ body: '{"Records":[{' }, { body: '{"Records":[],"NextShardIterator":"b"}' });
+    expect(await requests.records('a', 10, signal)).toEqual({ records: [], next: 'b' });
+    client.destroy();
   });
 });

@@ -65,8 +65,8 @@ const FULL = 'database or disk is full';
  * Translates an error of the SDK.
  * @param resource names the resource in the message, such as `bucket 'orders'`
  * @returns a CredentialsError, a ResourceMissingError, or a DiskFullError if the disk of a local
- * engine is full. A StoreUnavailableError if the service was not reached, failed or refuses the
- * request for now. The same error for all other errors
+ * engine is full. A StoreUnavailableError if the service was not reached, failed, refuses the
+ * request for now or gave an answer that cannot be read. The same error for all other errors
  */
 export function translateAwsError(error: unknown, resource: string): unknown {
   if (!(error instanceof Error)) return error;
@@ -91,6 +91,13 @@ export function translateAwsError(error: unknown, resource: string): unknown {
   if (error.message.includes(FULL)) {
     return new DiskFullError(`the disk of ${resource} is full: ${error.message}`, {
       advice: 'Make room on that disk, then run the command again',
+      cause: error,
+    });
+  }
+  // The SDK parses the answers of some services by JSON.parse, and passes its errors on.
+  if (error instanceof SyntaxError) {
+    return new StoreUnavailableError(`an answer of ${resource} is not JSON, or was cut on its way`, {
+      advice: 'Check the network and the server, then try again',
       cause: error,
     });
   }
