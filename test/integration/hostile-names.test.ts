@@ -69,7 +69,7 @@ function named<T>(value: T): Record<string, T> {
 }
 
 describe('hostile names', () => {
-  test('of attributes, of metadata and in bodies are read as they were written', async () => {
+  test('are read from attributes, metadata and bodies as they were written', async () => {
     const tables = new DynamoDbLogStore({ client: engine.client, ...(await engine.createTables()) });
     const blobs = new MemoryBlobStore();
     const client = new LogClient({
@@ -109,7 +109,7 @@ describe('hostile names', () => {
     deepStrictEqual((await read())?.attributes, {});
   });
 
-  test("of an application's items are in archives, and a restore writes them again", async () => {
+  test("are kept in archives of an application's items, and a restore writes them again", async () => {
     const { client } = engine;
     const table = `orders-${newLogId()}`;
     const { segmentTable } = await engine.createTables();
