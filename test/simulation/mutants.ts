@@ -1141,6 +1141,32 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'log-back-unnoticed',
+    fault: 'a sweep does not report a log that went back to an earlier state',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workers/feed/feed-writer.ts',
+        from: 'else if (comparePositions(after, to) > 0) ahead.push',
+        to: 'else if (after.segment > to.segment) ahead.push',
+      },
+    ],
+  },
+  {
+    name: 'reader-stuck-before-restart',
+    fault: 'a reader of the feed does not look for a restart behind an entry that is gone',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/feed.ts',
+        from: 'isMissing(error) ? await this.#reader.restartBehind(next) : undefined',
+        to: 'undefined',
+      },
+    ],
+  },
+  {
     name: 'old-image-for-new',
     fault: 'a revision has the item as it was before the change',
     test: 'test/property/revisions.test.ts',

@@ -1,6 +1,6 @@
 import type { Feed, FeedItem, FeedReadOptions } from '../../src/client/feed.ts';
 import type { Value } from '../../src/codec/value.ts';
-import { AppendUncertainError, FeedGroupBusyError } from '../../src/errors.ts';
+import { AppendUncertainError, EntryGapError, FeedGroupBusyError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { FeedPorts, FeedWorld } from './feed-world.ts';
@@ -37,10 +37,13 @@ export class FeedConsumer {
     const { random, scheduler } = this.#world;
     for (let idle = 0; !isOver(); idle++) {
       const { processed } = this;
+      const { isAhead } = this.#world;
       try {
         await this.#read(ports, isOver);
       } catch (error) {
-        if (!passes(error) && !(error instanceof FeedGroupBusyError)) throw error;
+        // Entries that are gone come again behind the next restart.
+        const isGone = error instanceof EntryGapError && (isAhead || this.#world.isAhead);
+        if (!passes(error) && !(error instanceof FeedGroupBusyError) && !isGone) throw error;
       }
       if (this.processed > processed) idle = 0;
       if (!isOver()) await scheduler.sleep(random.integer(0, 15_000) * Math.min(2 ** idle, 60));

@@ -29,6 +29,8 @@ export class FeedWorld extends World {
   readonly feedTable: RecordedLogStore;
   /** The highest checkpoint that was published. */
   published = 0;
+  /** A log that went back to an earlier state, and how often the feed had begun again by then. */
+  back: { readonly log: LogId; readonly pass: number } | undefined;
 
   constructor(random: Random) {
     super(random);
@@ -98,6 +100,41 @@ export class FeedWorld extends World {
     const number = this.entriesOf(log).findIndex((entry) => comparePositions(entry.position, position) === 0);
     if (number < 0) throw new Error(`the feed has ${log}/${formatPosition(position)}, which does not exist`);
     return number;
+  }
+
+  /** Whether the feed has entries that a log lacks, since the log went back. */
+  get isAhead(): boolean {
+    return this.back?.pass === this.restarts.length;
+  }
+
+  wentBack(log: LogId, pass: number): boolean {
+    return this.back?.log === log && pass <= this.back.pass;
+  }
+
+  /**
+   * Takes a log back to an earlier state: removes entries at its end that no snapshot has.
+   * @returns how many
+   */
+  async goBack(log: LogId): Promise<number> {
+    const entries = this.entriesOf(log);
+    const [newest] = await this.tables.newestSegments(log, 1, { consistent: true });
+    if (newest === undefined) return 0;
+    const { lastSnapshot = 0, segment } = newest;
+    const kept = entries.findLastIndex(({ type, position }) => {
+      return type !== 'Counted' || position.segment !== segment || position.entry <= lastSnapshot;
+    });
+    const most = entries.length - 1 - kept;
+    if (most === 0) return 0;
+    const lost = entries.slice(-this.random.integer(1, most)).map(({ position }) => position);
+    this.back = { log, pass: this.restarts.length };
+    await this.tables.deleteEntries(
+      log,
+      segment,
+      lost.map(({ entry }) => entry),
+    );
+    for (const position of lost) this.tables.lose(log, position);
+    this.trace(`${this.scheduler.now()} ${log} goes back by ${lost.length} entries`);
+    return lost.length;
   }
 
   /** The checkpoints at which the feed began again, in order. */

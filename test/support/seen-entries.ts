@@ -13,6 +13,11 @@ export interface FeedTruth {
   entriesOf(log: LogId): readonly Entry[];
   /** The number of a position in its log, from 0. @throws Error if the log does not have it */
   numberOf(log: LogId, position: Position): number;
+  /**
+   * Whether a log went back to an earlier state in a pass or behind it, so that the feed has
+   * entries that the log lacks. Never by default.
+   */
+  wentBack?(log: LogId, pass: number): boolean;
 }
 
 /** One iteration of a consumer over the feed. */
@@ -45,6 +50,7 @@ export class SeenEntries {
       const what = `${this.#consumer} got ${log}/${formatPosition(entry.position)} at ${checkpoint}`;
       if (checkpoint < newest) throw new Error(`${what} after ${newest}`);
       newest = checkpoint;
+      if (this.#truth.wentBack?.(log, this.#numberOfPass(checkpoint)) === true) return;
       const number = this.#truth.numberOf(log, entry.position);
       const written = this.#truth.entriesOf(log)[number];
       if (written === undefined || !isSame(written, entry)) throw new Error(`${what}, which differs`);
@@ -67,7 +73,11 @@ export class SeenEntries {
 
   /** The log, and how often the feed had begun again when the item was fed. */
   #passOf(checkpoint: number, log: LogId): string {
-    return `${this.#truth.restarts.filter((restart) => restart < checkpoint).length}/${log}`;
+    return `${this.#numberOfPass(checkpoint)}/${log}`;
+  }
+
+  #numberOfPass(checkpoint: number): number {
+    return this.#truth.restarts.filter((restart) => restart < checkpoint).length;
   }
 
   /** The logs of which the consumer has not seen all entries in a pass: the newest by default. */
