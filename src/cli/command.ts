@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { BUILT_IN_REDUCERS, builtInReducer } from '../adapters/platform/reducer-module.ts';
-import { InterruptedError, UsageError } from '../errors.ts';
+import { InterruptedError, UsageError, unprintable } from '../errors.ts';
 import { FEED_LOG } from '../feed/feed-log.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
@@ -90,7 +90,7 @@ export function prepareCommand<T extends CommandUnknownOpts>(command: T, setting
     if (parsed.unknown.some((word) => HELP_WORDS.includes(word))) return parsed;
     applySettings(command, settings());
     const { log } = command.opts();
-    if (typeof log === 'string') command.setOptionValue('log', idOfName(command, log, settings()));
+    if (typeof log === 'string') command.setOptionValue('log', idOfName(command, log, settings()) ?? unprintable(log));
     return parsed;
   };
   // Options are parsed before arguments, and the mapping says which ids logs have.
@@ -104,17 +104,17 @@ const HELP_WORDS = ['--help', '-h'];
 
 /** Parses a log as people type it: a name, or an id. */
 function parseNamedLog(command: CommandUnknownOpts, text: string, settings: Settings | undefined): LogId {
-  const log = parseTypedLog(mappingIn(command), idOfName(command, text, settings));
+  const log = parseTypedLog(mappingIn(command), idOfName(command, text, settings) ?? unprintable(text));
   // The environment of the command then folds logs as the feed.
   if (log === FEED_LOG) command.setOptionValue('isFeed', true);
   return log;
 }
 
-/** The id of a log that has a name. Any other text is an id itself. */
-function idOfName(command: CommandUnknownOpts, text: string, settings: Settings | undefined): string {
+/** The id of a log that has a name; undefined if it has none. */
+function idOfName(command: CommandUnknownOpts, text: string, settings: Settings | undefined): string | undefined {
   const id = settings?.names.get(text);
   const { feedTable } = command.opts();
-  return id ?? (text === 'feed' && feedTable !== undefined ? FEED_LOG : text);
+  return id ?? (text === 'feed' && feedTable !== undefined ? FEED_LOG : undefined);
 }
 
 export interface CommonOptions extends Place {

@@ -1,4 +1,12 @@
-import { UsageError } from '../errors.ts';
+import { printable, UsageError } from '../errors.ts';
+
+/**
+ * A text for a terminal. Escapes replace control characters, which move a cursor or change colours,
+ * except ends of lines and tabs. Values of arguments, files and logs may have any.
+ */
+export function forTerminal(text: string): string {
+  return text.replaceAll(/(?![\n\t])[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/gu, printable);
+}
 
 /** A number and its noun for people: `1 chunk`, `2 chunks`. */
 export function count(number: number, one: string, many = `${one}s`): string {

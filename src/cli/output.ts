@@ -7,7 +7,7 @@ import { setImmediate as pause } from 'node:timers/promises';
 import { SingleBar } from 'cli-progress';
 import { removeAtExit } from '../adapters/filesystem/temporary-paths.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError, type Where } from '../errors.ts';
-import { count, formatDuration } from './format.ts';
+import { count, formatDuration, forTerminal } from './format.ts';
 
 /** Whether the process has written its only answer to standard output. */
 let answered = false;
@@ -29,7 +29,7 @@ export class Output {
    * @throws OutputFailedError if standard output is a file that cannot take it
    */
   result(document: unknown, text: string): void {
-    const answer = this.json ? JSON.stringify(document) : text;
+    const answer = this.json ? JSON.stringify(document) : forTerminal(text);
     if (answer === '' || this.#closed) return;
     answered = true;
     Progress.shown?.stop();
@@ -42,7 +42,7 @@ export class Output {
     if (this.json || this.#closed) return;
     const { shown } = Progress;
     shown?.stop();
-    process.stderr.write(`${text}\n`);
+    process.stderr.write(`${forTerminal(text)}\n`);
     shown?.start();
   }
 
@@ -51,8 +51,10 @@ export class Output {
     Progress.shown?.stop();
     const { code, message } = describeError(error);
     this.errorDocument(error);
-    process.stderr.write(`logfold: ${code}: ${message}\n`);
-    if (process.env.LOGFOLD_DEBUG !== undefined && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+    process.stderr.write(forTerminal(`logfold: ${code}: ${message}\n`));
+    if (process.env.LOGFOLD_DEBUG !== undefined && error instanceof Error) {
+      process.stderr.write(forTerminal(`${error.stack}\n`));
+    }
   }
 
   /** Writes an error as the JSON document, for programs only. */
@@ -300,7 +302,11 @@ export class Progress {
 
 function describeError(error: unknown): { readonly code: string; readonly message: string } {
   if (error instanceof LogfoldError) return error;
-  if (isSystemError(error)) return { code: error.code ?? error.name, message: error.message };
+  if (isSystemError(error)) {
+    const { code = error.name, message } = error;
+    // Node's messages begin with the code.
+    return { code, message: message.startsWith(`${code}: `) ? message.slice(code.length + 2) : message };
+  }
   if (error instanceof Error) return { code: error.name, message: error.message };
   return { code: 'ERROR', message: textOf(error) };
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import * as z from 'zod';
 import { parseJson } from '../codec/json.ts';
+import { UsageError } from '../errors.ts';
 import { prepareCommand } from './command.ts';
 import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
@@ -29,6 +30,7 @@ import { tableCommand } from './commands/table.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
 import { engineCommand, workCommand } from './commands/work.ts';
+import { forTerminal } from './format.ts';
 import { readSettings, type Settings, settingsOf } from './settings.ts';
 
 /** The command line with all its commands. */
@@ -44,7 +46,7 @@ export function makeProgram(): Command {
   let settings: { readonly read: Settings | undefined } | undefined;
   const readOnce = (): Settings | undefined => {
     const known = commands.flatMap((each) => settingsOf(each).map((setting) => setting.attributeName()));
-    settings ??= { read: readSettings(process.cwd(), new Set(known)) };
+    settings ??= { read: readSettings(workingDirectory(), new Set(known)) };
     return settings.read;
   };
   const commands: readonly CommandUnknownOpts[] = [
@@ -80,8 +82,23 @@ export function makeProgram(): Command {
     engineCommand(),
     completionCommand(readOnce),
   ];
-  for (const each of commands) program.addCommand(prepareCommand(each, readOnce).exitOverride());
-  return program;
+  const output = { outputError: (text: string, write: (text: string) => void) => write(forTerminal(text)) };
+  for (const each of commands) {
+    program.addCommand(prepareCommand(each, readOnce).exitOverride().configureOutput(output));
+  }
+  return program.configureOutput(output);
+}
+
+/** @throws UsageError if the working directory was removed */
+function workingDirectory(): string {
+  try {
+    return process.cwd();
+  } catch (cause) {
+    throw new UsageError('the working directory was removed', {
+      advice: 'Change to another directory, for example with cd ~, then run the command again',
+      cause,
+    });
+  }
 }
 
 /** The version of the package, which is beside the sources and beside the built code. */

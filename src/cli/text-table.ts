@@ -1,5 +1,5 @@
 import stringWidth from 'string-width';
-import { printable } from '../errors.ts';
+import { forTerminal } from './format.ts';
 
 /** The cells of a row, one for each column. */
 export type TableRow = readonly (string | number)[];
@@ -7,10 +7,10 @@ export type TableRow = readonly (string | number)[];
 /**
  * A table for people, as wide as its widest cells. It takes time in proportion to its rows.
  * @param head the names of the columns
- * @param rows text is made printable
+ * @param rows escapes replace control characters
  */
 export function textTable(head: readonly string[], rows: readonly TableRow[]): string {
-  const texts = rows.map((row) => row.map((cell) => printable(`${cell}`)));
+  const texts = rows.map((row) => row.map((cell) => forTerminal(`${cell}`)));
   const widths = head.map((name) => stringWidth(name));
   for (const row of texts) {
     for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, stringWidth(cell));

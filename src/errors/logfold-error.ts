@@ -105,9 +105,21 @@ function withLogId(advice: string | undefined, log: string | undefined): string 
   return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => shellWord(log));
 }
 
-/** A text in which escapes replace characters that move a cursor or cannot be seen. */
+/**
+ * A text in which escapes replace characters that move a cursor or cannot be seen, and each
+ * backslash that would begin such an escape.
+ */
 export function printable(text: string): string {
-  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]|\\(?=u\{)/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+}
+
+/** The inverse of {@link printable}. Other escapes stay as they are. */
+export function unprintable(text: string): string {
+  return text.replaceAll(/\\u\{([0-9a-f]{1,6})\}/g, (found, digits: string) => {
+    const code = Number.parseInt(digits, 16);
+    const character = code > 0x10ffff ? '' : String.fromCodePoint(code);
+    return printable(character) === found || character === '\\' ? character : found;
+  });
 }
 
 /** A text as one word of a shell command. */

@@ -1,6 +1,7 @@
 import { EntryExistsError, EntryGapError, EntryNotFoundError, LogNotFoundError, SegmentGapError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
+import { logPrefix } from '../store/keys.ts';
 import { type CompletedSnapshot, type EntryHead, type ReservedTypes, rootOf } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
@@ -227,8 +228,7 @@ export async function requireKnown(
 }
 
 function segmentGap(log: LogId, segment: number, reason: string): SegmentGapError {
-  const advice =
-    'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then no garbage of the log is collected';
+  const advice = `Restore its item from a backup of the Segment table, or use the tables that belong to this bucket. If the log was deleted on purpose, remove all objects under '${logPrefix(log)}'. Until then no garbage of the log is collected`;
   return new SegmentGapError(reason, { log, segment, advice });
 }
 

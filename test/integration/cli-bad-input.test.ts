@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { runCli } from '../support/cli.ts';
+import { runCli, runShell } from '../support/cli.ts';
 import { type Attributes, CliPlace, type Damage, type Refusal, refusalOf } from '../support/cli-place.ts';
 import { Random } from '../support/random.ts';
 
@@ -450,4 +450,36 @@ test('every command refuses empty or equal types of entries before it reads anyt
       advice: ADVICE,
     });
   }
+});
+
+test('no command echoes control characters of its arguments', async () => {
+  const evil = '\u001b]0;owned\u0007\u009b2J';
+  const lines = [
+    [evil],
+    ['list', `--${evil}`],
+    ['status', evil, ...place.words],
+    ['create', '--name', evil, ...place.words],
+    ['view', UNKNOWN, '--rows', evil],
+    ['create', '--reducer', `/${evil}`, ...place.words],
+    ['inspect', evil, ...place.words],
+    ['export', await smallLog(), '--csv', join(place.directory, evil), ...place.words],
+  ];
+  const answers = await Promise.all(lines.map((words) => runCli(words)));
+  for (const { stdout, stderr } of answers) expect(`${stdout}${stderr}`).not.toMatch(/(?![\n\t])\p{Cc}/u);
+  expect(answers.map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2, 2, 0]);
+});
+
+test('a working directory that was removed is named as the cause', async () => {
+  const answer = await runShell('mkdir "$1/gone"; cd "$1/gone"; rmdir "$1/gone"; logfold list', [place.directory]);
+  expect(answer).toMatchObject({ code: 2, stdout: '' });
+  expect(answer.stderr).toBe(
+    'logfold: USAGE: the working directory was removed. Change to another directory, for example with cd ~, then run the command again.\n',
+  );
+});
+
+test('an error of the operating system has its code once', async () => {
+  const log = await smallLog();
+  const answer = await runCli(['import', log, '/proc/self/mem', ...place.words]);
+  expect(answer.code).not.toBe(0);
+  expect(answer.stderr).not.toMatch(/\b(E[A-Z]+): \1/);
 });

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { count, countEntries, formatDuration, parseDuration } from '../../src/cli/format.ts';
+import { count, countEntries, formatDuration, forTerminal, parseDuration } from '../../src/cli/format.ts';
 import { textTable } from '../../src/cli/text-table.ts';
-import { UsageError } from '../../src/errors.ts';
+import { printable, UsageError, unprintable } from '../../src/errors.ts';
 
 describe('durations', () => {
   test.each([
@@ -98,4 +98,19 @@ test('a table has straight columns, also with wide characters, and shows control
     '└────────────┴─────────┘',
   ]);
   expect(textTable(['log'], [])).toBe('┌─────┐\n│ log │\n└─────┘');
+});
+
+test('any id that is printed can be typed again, also with characters that no argument can hold', () => {
+  const text = fc.string({ unit: fc.constantFrom('a', '\0', '\u001b', '\\', 'u', '{', '5', 'c', '}', '\u2028', '😀') });
+  fc.assert(
+    fc.property(text, (id) => {
+      expect(printable(id)).not.toMatch(/[\p{C}\p{Zl}]/u);
+      expect(unprintable(printable(id))).toBe(id);
+    }),
+  );
+  expect(unprintable('C:\\u{41} \\u{ffffff}')).toBe('C:\\u{41} \\u{ffffff}');
+});
+
+test('text for a terminal keeps its lines and everything that can be seen', () => {
+  expect(forTerminal('a\tb\n👩‍💻\u001b[2J\u202e\r')).toBe('a\tb\n👩‍💻\\u{1b}[2J\\u{202e}\\u{d}');
 });

@@ -83,7 +83,7 @@ async function describeState(state: DocumentState, { position, snapshot }: Omit<
   if (maps.length > 0) {
     const rows: TableRow[] = [];
     for (const { map, keys, items, isExact, buffered } of maps) {
-      rows.push([map, keys, isExact ? items : `about ${items}`, buffered]);
+      rows.push([printable(map), keys, isExact ? items : `about ${items}`, buffered]);
     }
     lines.push(textTable(['map', 'keys', 'items', 'buffered'], rows));
   }

@@ -86,7 +86,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
     const size = formatBytes(bytes);
     rows.push([
-      log,
+      printable(log),
       segments,
       archived,
       expiring,

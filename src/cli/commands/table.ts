@@ -113,7 +113,7 @@ export function tableCommand() {
           await listRevisions(environment, output, { ...options, table, keys });
         });
       }
-      return inEnvironment({ ...place, endsItself: true }, async (environment, output, stop) => {
+      return inEnvironment({ ...place, creates: true, endsItself: true }, async (environment, output, stop) => {
         await compare(environment, output, { ...options, table, stop });
       });
     });

@@ -578,7 +578,7 @@ export const COMMANDS: Cases = {
     const advice = await refused(() => here('expire', log, '--undo'));
     await paste(advice.replace('SEGMENT', '0'));
   },
-  'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then no garbage of the log is collected':
+  "Restore its item from a backup of the Segment table, or use the tables that belong to this bucket. If the log was deleted on purpose, remove all objects under '…'. Until then no garbage of the log is collected":
     async (refused) => {
       const log = await closed();
       const item = { TableName: 'Segment', Key: segmentKey(log, 0) };
@@ -586,7 +586,8 @@ export const COMMANDS: Cases = {
         const { Item } = await db.send(new GetItemCommand(item));
         await db.send(new DeleteItemCommand(item));
         const collect = () => here('collect', log);
-        await refused(collect);
+        const [objects = ''] = quoted(await refused(collect));
+        expect(await Array.fromAsync(place.blobs.list(objects))).not.toEqual([]);
         await db.send(new PutItemCommand({ TableName: 'Segment', Item }));
         await collect();
       });
