@@ -1,5 +1,7 @@
-/** Maintenance of the table in which dynoxide keeps stream records. */
+/** Maintenance of dynoxide's database file, and of the table in which it keeps stream records. */
+import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import * as z from 'zod';
 import type { StreamCheckpoint } from './checkpoint-store.ts';
 
 /** The longest wait for a write lock of the engine, in milliseconds. */
@@ -57,6 +59,31 @@ export function trimStreamRecords(path: string, checkpoint: StreamCheckpoint, no
       }
     }
     return trimmed;
+  });
+}
+
+/** A file is shrunk if at least so many bytes of it, and half of it, are free. */
+const SHRINK_FROM_BYTES = 16 * 1024 * 1024;
+
+const pragma = z.object({ value: z.number() });
+
+/**
+ * Gives the space of deleted entries and records back to the disk. SQLite reuses free pages, but
+ * dynoxide never shrinks its file. No engine may be running. The disk needs room for a copy of what
+ * is left.
+ * @param from the fewest free bytes that are worth it
+ * @returns the bytes that the file lost; 0 if there is no file, or too little of it is free
+ * @throws Error if the file is not a database, is in use, or the disk is full
+ */
+export function shrinkDatabase(path: string, from = SHRINK_FROM_BYTES): number {
+  if (!existsSync(path)) return 0;
+  return withDatabase(path, (database) => {
+    const read = (name: string): number =>
+      pragma.parse(database.prepare(`SELECT ${name} AS value FROM pragma_${name}`).get()).value;
+    const [free, pages, size] = [read('freelist_count'), read('page_count'), read('page_size')];
+    if (free * size < from || 2 * free < pages) return 0;
+    database.exec('VACUUM');
+    return (pages - read('page_count')) * size;
   });
 }
 

@@ -13,7 +13,7 @@ import { chooseEngine, dataPath } from './engine-program.ts';
 import { removeEngineState, writeEngineState } from './engine-state.ts';
 import { onLines, type SupervisorMessage } from './lease.ts';
 import { listenLocally, RunningEngine } from './running-engine.ts';
-import { indexStreamRecords, trimStreamRecords } from './stream-records.ts';
+import { indexStreamRecords, shrinkDatabase, trimStreamRecords } from './stream-records.ts';
 
 class Supervisor {
   readonly #dir: string;
@@ -37,6 +37,7 @@ class Supervisor {
     });
     process.on('SIGTERM', () => void this.#end('its supervisor got SIGTERM'));
     const program = await chooseEngine(this.#dir, process.env.LOGFOLD_ENGINE);
+    if (program.name === 'dynoxide') this.#shrink();
     this.#engine = RunningEngine.start(program, this.#dir);
     const engine = await this.#engine;
     if (program.name === 'dynoxide') await this.#maintainStreamRecords();
@@ -52,6 +53,16 @@ class Supervisor {
     this.#started = true;
     await print({ started: true });
     this.#endUnlessNeeded();
+  }
+
+  /** Only makes the file smaller, so a failure is just logged. */
+  #shrink(): void {
+    try {
+      const bytes = shrinkDatabase(dataPath('dynoxide', this.#dir));
+      if (bytes > 0) console.error(`supervisor ${process.pid}: the database is ${bytes} bytes smaller`);
+    } catch (error) {
+      console.error(`supervisor ${process.pid}: cannot shrink the database:`, error);
+    }
   }
 
   /** Only makes the engine faster, so a failure is just logged. */

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -102,6 +102,28 @@ test('a start of the engine trims records that the pipeline has done', async () 
   const second = await openStream(dir);
   try {
     expect(await second.read()).toEqual(records.slice(3));
+  } finally {
+    await second.leave();
+  }
+});
+
+test('a start of the engine gives the space of deleted data back, and keeps the rest', async () => {
+  const dir = await temporaryDirectory();
+  const first = await openStream(dir);
+  await first.put(3);
+  const records = await first.read();
+  await first.leave();
+  const path = dataPath('dynoxide', dir);
+  const database = new DatabaseSync(path);
+  database.exec(
+    'CREATE TABLE deleted (bytes BLOB); INSERT INTO deleted VALUES (zeroblob(20000000)); DROP TABLE deleted',
+  );
+  database.close();
+  expect((await stat(path)).size).toBeGreaterThan(20_000_000);
+  const second = await openStream(dir);
+  try {
+    expect((await stat(path)).size).toBeLessThan(1_000_000);
+    expect(await second.read()).toEqual(records);
   } finally {
     await second.leave();
   }
