@@ -33,7 +33,7 @@ export type Reviver = (this: unknown, name: string, value: unknown, context?: un
 export function parseJsonWith(text: string, revive: Reviver): unknown {
   if (!hasEscapedName(text)) return parse(text, revive);
   return parse(markNames(text), function (name, value, context) {
-    if (typeof value === 'object' && value !== null) renameKeys(value);
+    if (isRecord(value)) renameKeys(value);
     return revive.call(this, originalName(name), value, context);
   });
 }
@@ -47,7 +47,7 @@ export function parseJsonString(quoted: string): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** Whether `JSON.parse` of this runtime confuses names that have escapes; see {@link parseJson}. */
+/** Whether `JSON.parse` of this process confuses names that have escapes; see {@link parseJson}. */
 export function confusesNames(): boolean {
   // The runtime knows the names of an object as long as the object is in memory.
   const known: object = JSON.parse('{"probe":1,"\\\\":1}');
@@ -83,13 +83,12 @@ export function restoreNames<T>(root: T): T {
   const found: unknown[] = [root];
   while (found.length > 0) {
     const value = found.pop();
-    if (typeof value !== 'object' || value === null) continue;
+    if (!isRecord(value)) continue;
     if (Array.isArray(value)) {
       for (const item of value) found.push(item);
     } else if (value === root || isPlain(value)) {
       renameKeys(value);
-      const items: unknown[] = Object.values(value);
-      for (const item of items) found.push(item);
+      for (const item of Object.values(value)) found.push(item);
     }
   }
   return root;
@@ -151,12 +150,15 @@ function originalName(name: string): string {
   return units.map((unit) => String.fromCharCode(Number.parseInt(unit, 16))).join('');
 }
 
-function renameKeys(object: object): void {
+function renameKeys(object: Record<string, unknown>): void {
   if (!Object.keys(object).some(isMarked)) return;
-  const entries: [string, unknown][] = Object.entries(object);
-  const renamed: Record<string, unknown> = Object.assign(object);
-  for (const [name] of entries) delete renamed[name];
-  for (const [name, value] of entries) setKey(renamed, originalName(name), value);
+  const entries = Object.entries(object);
+  for (const [name] of entries) delete object[name];
+  for (const [name, value] of entries) setKey(object, originalName(name), value);
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
 }
 
 function isPlain(value: object): boolean {
