@@ -5,7 +5,7 @@ import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
-import { end, runCli, startCli } from '../support/cli.ts';
+import { end, runCli, runJson, startCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
 import { createItemTable } from '../support/item-table.ts';
 import { clientConfig } from '../support/shared-engine.ts';
@@ -248,6 +248,26 @@ describe('a feed on the embedded engine', () => {
     const sorted = (lines: readonly Line[]) => lines.map((line) => JSON.stringify(withoutPlace(line))).toSorted();
     expect(sorted(after)).toEqual(sorted(before));
     expect(after[0]?.checkpoint).toBeGreaterThanOrEqual(before.at(-1)?.checkpoint ?? 0);
+  });
+
+  test('a log that went back is named by a sweep, until the feed begins again', async () => {
+    const log = await place.log(row(0), row(1), row(2));
+    await place.json('work', '--until-idle', ...FEED);
+    for (const entry of [2, 3]) await place.deleteItem(log, { segment: 0, entry });
+    // Another process, which does not remember the end of the log.
+    await runJson(['append', log, '-', ...place.words], '{"op":"set","cells":[[7,0,"again"]]}\n');
+    await place.json('work', '--until-idle', ...FEED);
+    const behind = await runCli(['sweep', ...FEED, ...place.words, '--json']);
+    expect(behind.code).toBe(1);
+    const { failures }: { failures: unknown[] } = JSON.parse(behind.stdout);
+    expect(failures).toMatchObject([{ log, code: 'FEED_AHEAD', message: expect.stringContaining('ends at 0/2') }]);
+    const { from } = await place.json('feed', '--rebuild', ...FEED);
+    expect(await place.json('sweep', ...FEED)).toMatchObject({ failures: [] });
+    const ofLog = (lines: readonly Line[]) => lines.filter((line) => line.log === log).map(withoutPlace);
+    const entries = await printed('entries', log);
+    expect(ofLog(await printed('feed', '--from', String(from), ...FEED))).toEqual(entries);
+    // A group before the entries that are gone goes on behind the restart.
+    expect(ofLog(await printed('feed', '--group', 'search', ...FEED)).slice(-entries.length)).toEqual(entries);
   });
 
   test('the command refuses a wrong place, group or choice', async () => {

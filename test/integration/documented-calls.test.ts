@@ -129,6 +129,16 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     const [first] = all;
     return expect(await Array.fromAsync(logs.feed.read({ from: first?.checkpoint ?? 0 }))).toHaveLength(all.length - 1);
   },
+  'feed.consumeBatches': async () => {
+    const sizes: number[] = [];
+    const bodies: unknown[] = [];
+    for await (const batch of logs.feed.consumeBatches('in batches', { size: 3 })) {
+      sizes.push(batch.length);
+      for (const item of batch) bodies.push(await item.body());
+    }
+    expect(Math.max(...sizes)).toBe(3);
+    return expect(bodies.filter((body) => Array.isArray(body))).toHaveLength(SEGMENTS * EDITS);
+  },
   'logs.feed.release': async () => logs.feed.release('documented'),
   'logs.client.startSegment': async () =>
     expect(await logs.client.startSegment(log)).toMatchObject({ segment: SEGMENTS + 1 }),
