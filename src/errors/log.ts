@@ -40,6 +40,15 @@ export class EntryVersionUnknownError extends LogfoldError {
   override readonly stopsLog = true;
 }
 
+/**
+ * The application changed or deleted items of a mapped log that a snapshot has folded, or began the
+ * log again.
+ */
+export class SourceChangedError extends LogfoldError {
+  override readonly code = 'SOURCE_CHANGED';
+  override readonly stopsLog = true;
+}
+
 /** The bytes of an entry's body are neither MessagePack nor JSON nor native DynamoDB values. */
 export class BodyUndecodableError extends LogfoldError {
   override readonly code = 'BODY_UNDECODABLE';

@@ -12,6 +12,7 @@ import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
 import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
+import { lastItemHash, requireLastItem } from './last-item.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import type { Root } from './root.ts';
 import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
@@ -173,6 +174,7 @@ async function buildFrom(
     ...deps.nodes,
     where: { log },
   });
+  if (base !== undefined) await requireLastItem(deps, base);
   const draft = new Draft(nodes, base?.state);
   const { types } = deps;
   const from = base?.position ?? START;
@@ -214,6 +216,7 @@ async function buildFrom(
     position: reached,
     reducer: { name, version },
     mapping: ownFingerprint(deps, log),
+    lastItem: await lastItemHash(deps, log, reached),
     stateHash: stateHash(deps.platform, state),
     state,
   };

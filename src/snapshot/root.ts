@@ -42,6 +42,11 @@ export interface Root {
    * roots of older releases.
    */
   readonly mapping?: Fingerprint | undefined;
+  /**
+   * The hash of the last item that it folds; only in mapped logs, see `lastItemHash`. Undefined in
+   * roots of older releases.
+   */
+  readonly lastItem?: Uint8Array | undefined;
   /** Hash of the state; undefined if a write buffer has edits: see {@link stateHash}. */
   readonly stateHash: string | undefined;
   readonly state: State;
@@ -108,6 +113,7 @@ function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint
   const maps = [...root.state.maps].map(([name, map]) => [name, map.kind, ...mapTops(map).map(encodeNode)]);
   return encodeValue({
     format: ROOT_FORMAT,
+    ...(root.lastItem !== undefined && { lastItem: root.lastItem }),
     log: logIdBytes(root.log),
     position: [root.position.segment, root.position.entry],
     reducer: [root.reducer.name, root.reducer.version],
@@ -156,18 +162,20 @@ function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: str
       },
     );
   }
-  const { log, hash, mapping } = fields;
+  const { log, hash, mapping, lastItem } = fields;
   const [segment, entry] = asArray(fields.position);
   const [name, version] = asArray(fields.reducer);
   if (!(log instanceof Uint8Array) || !(hash instanceof Uint8Array)) throw invalid('log or hash is missing');
   if (!isNatural(segment) || !isNatural(entry)) throw invalid('the position is missing');
   if (typeof name !== 'string' || typeof version !== 'number') throw invalid('the reducer is missing');
   if (mapping !== undefined && !(mapping instanceof Uint8Array)) throw invalid('the mapping is malformed');
+  if (lastItem !== undefined && !(lastItem instanceof Uint8Array)) throw invalid('the last item is malformed');
   return {
     log: logId(log),
     position: { segment, entry },
     reducer: { name, version },
     ...(mapping !== undefined && { mapping: toHex(mapping) }),
+    ...(lastItem !== undefined && { lastItem }),
     hash: toHex(hash),
     state: { meta: asObject(fields.meta), maps: new Map(asArray(fields.maps).map(parseMap)) },
   };

@@ -109,10 +109,18 @@ describe.each([EMPTY, SMALL])('$name', (input) => {
 test('the root of a mapped log is encoded as in the golden file, and states the mapping', async () => {
   const { position, edits } = EMPTY;
   const state = await savedSheet(nodeStore(), edits);
-  const root = { log: LOG, position, reducer: { name: 'spreadsheet', version: 1 }, mapping: 'ab'.repeat(32), state };
+  const lastItem = new Uint8Array(32).fill(7);
+  const root = {
+    log: LOG,
+    position,
+    reducer: { name: 'spreadsheet', version: 1 },
+    mapping: 'ab'.repeat(32),
+    lastItem,
+    state,
+  };
   const { stored } = encodeRoot(nativePlatform, root);
   await expectGoldenBytes('root-mapped.canonical.hex', unpackChunk(nativePlatform, stored));
-  expect(decodeRoot(nativePlatform, stored, { log: LOG, position })).toMatchObject({ mapping: root.mapping });
+  expect(decodeRoot(nativePlatform, stored, { log: LOG, position })).toMatchObject({ mapping: root.mapping, lastItem });
 });
 
 test('root-small holds this sheet', async () => {

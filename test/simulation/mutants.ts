@@ -903,6 +903,39 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [{ file: 'mapping/translate.ts', from: '    ...mapOf(item.O),\n', to: '' }],
   },
   {
+    name: 'changed-source-continued',
+    fault: 'a build continues from a snapshot although its last item has changed',
+    edits: [
+      {
+        file: 'snapshot/build.ts',
+        from: '  if (base !== undefined) await requireLastItem(deps, base);\n',
+        to: '  if (base?.lastItem?.length === 0) await requireLastItem(deps, base);\n',
+      },
+    ],
+  },
+  {
+    name: 'root-of-other-mapping',
+    fault: 'a reader continues from a snapshot that another mapping made',
+    edits: [
+      {
+        file: 'log/meaning.ts',
+        from: '  if (made.mapping !== undefined) await makerOf(source, made);\n',
+        to: "  if (made.mapping === '') await makerOf(source, made);\n",
+      },
+    ],
+  },
+  {
+    name: 'archive-of-other-mapping',
+    fault: 'a restore uses another mapping than the archive',
+    edits: [
+      {
+        file: 'archive/reader.ts',
+        from: '  const maker = await makerOf({ ...source, store: source.tables }, made);\n',
+        to: '  const maker = await makerOf({ ...source, store: undefined }, made);\n',
+      },
+    ],
+  },
+  {
     name: 'first-item-ignored',
     fault: "the first item of an application's log does not register the log",
     edits: [{ file: 'log/division-policy.ts', from: 'return index === 0 || count', to: 'return count' }],

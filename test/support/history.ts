@@ -9,6 +9,7 @@ import { readWhole } from '../../src/snapshot/snapshots.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { anySchema } from './application-items.ts';
+import { checkChangedSources } from './changed-source.ts';
 import { isHealthy, isUnwritten } from './log-truth.ts';
 import { NO_FAULTS } from './process.ts';
 import { Random } from './random.ts';
@@ -99,6 +100,7 @@ class History {
     }
     await checkRetention(this.#world);
     await checkObjects(this.#world);
+    if (this.#world.mapped !== undefined) await checkChangedSources(this.#world, this.#world.mapped);
   }
 
   /** Leaves out mapped logs without items. The checks then find any object of theirs. */

@@ -25,6 +25,26 @@ export function firstPoison(world: World, log: LogId, version = world.version): 
   return undefined;
 }
 
+/**
+ * Whether an error or a stop names the poison. If the first item of a mapped log is missing, some
+ * reads show the virtual entry beside it, and others do not.
+ */
+export function namesPoison(
+  { mapped }: World,
+  { code, position }: PoisonedAt,
+  named: {
+    readonly code: string;
+    readonly segment?: number | null | undefined;
+    readonly entry?: number | null | undefined;
+  },
+): boolean {
+  if (named.code !== code || named.segment !== position.segment) return false;
+  return (
+    named.entry === position.entry ||
+    (mapped !== undefined && code === 'ENTRY_GAP' && named.entry === position.entry + 1)
+  );
+}
+
 /** Whether every version of the reducer can fold the log. */
 export function isHealthy(world: World, log: LogId): boolean {
   return firstPoison(world, log, 1) === undefined;

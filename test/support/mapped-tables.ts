@@ -119,6 +119,11 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
     );
   }
 
+  /** The same tables, as a process with another mapping reads them. */
+  mappedBy(mapping: SchemaMapping): MappedLogStore {
+    return new MappedLogStore({ items: this.application, books: this.#books, mapping, now: this.#now });
+  }
+
   /** Whether the log is registered. */
   isRegistered(log: LogId): boolean {
     return this.#books.segmentsOf(log).length > 0;

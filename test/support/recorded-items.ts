@@ -80,6 +80,19 @@ export class RecordedItems implements MappedItems {
     return true;
   }
 
+  /**
+   * The application writes another item in place of one in the table.
+   * @returns false if the table does not have it
+   */
+  correct(log: LogId, index: number, item: Item): boolean {
+    const recorded = this.#item(log, index);
+    if (recorded === undefined || presentItem(recorded) === undefined) return false;
+    this.#options.inner.delete(item);
+    this.#options.inner.insert(item);
+    this.#changed(recorded, item);
+    return true;
+  }
+
   /** The application puts an item of another kind, which only the stream shows to logfold. */
   insertOther(item: Item): void {
     this.#record({ eventName: 'INSERT', keys: this.#keys(item), newImage: item });

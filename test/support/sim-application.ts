@@ -62,6 +62,15 @@ export function putNext(world: World, tables: MappedTables, log: LogId): void {
   put(tables, { log, index: tables.application.newestIndex(log) + 1, item: newItem(world, edit) });
 }
 
+/**
+ * Writes another edit in place of an item.
+ * @returns false if the table does not have the item
+ */
+export function correctItem(world: World, { application, schema }: MappedTables, log: LogId, index: number): boolean {
+  const item = newItem(world, { type: 'Insert Rows', position: 0, count: 3 });
+  return application.correct(log, index, applicationItem(schema, log, index, item));
+}
+
 /** Puts an item behind the newest one, on the condition that no other process did. */
 async function insert(
   world: World,

@@ -19,7 +19,7 @@ import { encodeRoot } from '../../src/snapshot/root.ts';
 import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { bodyKey, rootKey } from '../../src/store/keys.ts';
 import { MemoryChunks } from './chunks.ts';
-import { firstPoison, isHealthy, rowsAfter } from './log-truth.ts';
+import { firstPoison, isHealthy, namesPoison, rowsAfter } from './log-truth.ts';
 import { InjectedFault } from './process.ts';
 import type { Random } from './random.ts';
 import { STALE_MS } from './recorded-log-store.ts';
@@ -356,10 +356,8 @@ export async function loadAndCheck(world: World, ports: View, log: LogId): Promi
 
 function checkPoisoned(world: World, log: LogId, version: number, error: unknown): void {
   const poison = firstPoison(world, log, version);
-  const named = error instanceof LogfoldError && error.log === log && error.code === poison?.code;
-  if (named && comparePositions(poison.position, { segment: error.segment ?? -1, entry: error.entry ?? -1 }) === 0) {
-    return;
-  }
+  const isOfLog = error instanceof LogfoldError && error.log === log;
+  if (isOfLog && poison !== undefined && namesPoison(world, poison, error)) return;
   throw new Error(`a load of ${log} failed with another error than its poison ${JSON.stringify(poison)}`, {
     cause: error,
   });

@@ -27,7 +27,15 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks } from './chunks.ts';
 import { flushedHash } from './flushed-hash.ts';
-import { entriesBefore, firstPoison, isHealthy, mutationsAfter, rowsAfter, snapshotEntries } from './log-truth.ts';
+import {
+  entriesBefore,
+  firstPoison,
+  isHealthy,
+  mutationsAfter,
+  namesPoison,
+  rowsAfter,
+  snapshotEntries,
+} from './log-truth.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 import type { World } from './world.ts';
 
@@ -273,8 +281,10 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
     assert.deepEqual(last, due.at(-1), `Last Snapshot of ${log}`);
   }
 
-  // A sweep does not search for due flushes: the next snapshot flushes.
-  if (newest?.reducer.version === world.version && repair !== 'sweep' && isMadeUpFor) {
+  // A sweep does not search for due flushes: the next snapshot flushes. A redelivered record of a
+  // mapped log asks for the newest snapshot only if it is not complete.
+  const looksForFlush = repair === 'late snapshot' || (repair === 'redelivery' && world.mapped === undefined);
+  if (newest?.reducer.version === world.version && looksForFlush && isMadeUpFor) {
     assert.equal(flushDue(newest.state), undefined, `due flush of ${log}`);
   }
 
@@ -282,11 +292,8 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
 
   const stop = await readStop(world.blobs, log);
   if (poison !== undefined && !requested.every(isBuildable)) {
-    assert.deepEqual(stop && { code: stop.code, segment: stop.segment, entry: stop.entry }, {
-      code: poison.code,
-      ...poison.position,
-    });
-    assert.ok(stop?.message.includes(log));
+    assert.ok(stop !== undefined && namesPoison(world, poison, stop), `the stop of ${log}: ${JSON.stringify(stop)}`);
+    assert.ok(stop.message.includes(log));
   } else {
     // A slow worker of an old version may have left a stop that no longer holds.
     const end = { segment: Number.MAX_SAFE_INTEGER, entry: 0 };

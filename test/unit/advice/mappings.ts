@@ -1,15 +1,22 @@
 import { expect } from 'vitest';
 import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
+import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
+import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
+import type { Item } from '../../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
+import { MAPPED_TYPES } from '../../../src/mapping/layout.ts';
 import { LogRegistrar } from '../../../src/mapping/log-registrar.ts';
 import { isMappingName, readMapping } from '../../../src/mapping/ready-made.ts';
 import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
 import { toEntryItem } from '../../../src/mapping/translate.ts';
+import { buildState } from '../../../src/snapshot/build.ts';
+import type { Root } from '../../../src/snapshot/root.ts';
 import { CLAIM_KEY } from '../../../src/store/keys.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
-import { MappedLogs, ORDERS_WITHOUT_TTL, TENS } from '../../support/mapped-logs.ts';
+import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/mapped-logs.ts';
+import { versionedSheet } from '../../support/versioned-sheet.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
 
 const CONSISTENT = { consistent: true };
@@ -48,6 +55,25 @@ export const MAPPINGS: Cases = {
     await registrar.register(newLogId(), TENS);
     expect(await blobs.get(CLAIM_KEY)).toBeDefined();
   },
+  "Find out what changed the items. If the change is right, run 'logfold sweep --rebuild --log LOG', which folds the log from its first item; otherwise restore the items":
+    async (refused) => {
+      const logs = new MappedLogs();
+      const log = await logs.create(14);
+      const blobs = new MemoryBlobStore(() => 0);
+      const store = new ArchivedLogStore(logs.store, { blobs, platform: nativePlatform });
+      const deps = { store, blobs, platform: nativePlatform, types: MAPPED_TYPES, reducer: versionedSheet(1) };
+      const { root } = await buildState(deps, log, { at: { segment: 1, entry: 0 } });
+      const build = (only: 'beginning' | Root) => buildState(deps, log, { at: { segment: 1, entry: 3 }, only });
+      const replace = (overrides: Item) => {
+        logs.items.delete(orderItem(log, 9));
+        logs.items.insert(orderItem(log, 9, overrides));
+      };
+      replace({ ts: { N: '1' } });
+      await refused(() => build(root));
+      await build('beginning');
+      replace({});
+      await build(root);
+    },
   'Leave `types` out': async (refused) => {
     await refused(() => checkOptions({}, { types: RESERVED_TYPES, mapping: 'pk-sk' }));
     checkOptions({}, { mapping: 'pk-sk' });

@@ -1,0 +1,103 @@
+import { equalBytes, toHex } from '../codec/bytes.ts';
+import { encodeValue } from '../codec/canonical.ts';
+import { setKey, type Value } from '../codec/value.ts';
+import { SourceChangedError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { formatPosition, type Position } from '../ids/position.ts';
+import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
+import type { ReservedTypes } from '../log/entry.ts';
+import type { SegmentRange } from '../log/log-store.ts';
+import { mayLackEntries } from '../log/segment.ts';
+import type { Root } from './root.ts';
+import type { SnapshotStores } from './snapshots.ts';
+
+interface ItemStores extends Pick<SnapshotStores, 'store' | 'platform'> {
+  readonly types: ReservedTypes;
+}
+
+/** The attributes that a fold reads. They do not depend on names in a mapping. */
+const FOLDED = ['T', 'V', 'C', 'B', 'Q'] as const;
+
+const CONSISTENT = { consistent: true };
+
+/**
+ * The hash of the application's last item before a position, as a fold reads it. Takes one request,
+ * or two at the beginning of a segment.
+ * @returns undefined if the log is not mapped, or if the item is missing
+ */
+export async function lastItemHash(
+  { store, platform, types }: ItemStores,
+  log: LogId,
+  position: Position,
+): Promise<Uint8Array | undefined> {
+  if (store.meaningOf?.(log) === undefined) return undefined;
+  const range = await lastItemRange(store, log, position);
+  if (range === undefined) return undefined;
+  const items = (await Array.fromAsync(store.items(log, range, CONSISTENT))).flat();
+  const item = items.findLast(({ T }) => T?.S !== undefined && !types.includes(T.S));
+  return item && platform.sha256(encodeValue(FOLDED.map((name) => canonical(item[name]))));
+}
+
+/**
+ * Checks that the last item that a root folds is as it was. Otherwise the application corrected it,
+ * or deleted the log and began it again, and later items do not belong to this state.
+ * @throws SourceChangedError if it differs or is missing, although no segment expired
+ */
+export async function requireLastItem(stores: ItemStores, { log, position, lastItem }: Root): Promise<void> {
+  if (lastItem === undefined) return;
+  const found = await lastItemHash(stores, log, position);
+  if (found !== undefined && equalBytes(found, lastItem)) return;
+  if (found === undefined && (await mayHaveExpired(stores, log, position))) return;
+  const is = found === undefined ? 'is missing' : 'has changed';
+  throw new SourceChangedError(
+    `the last item in the snapshot at ${formatPosition(position)} ${is}: the application changed or deleted items that were folded`,
+    {
+      log,
+      ...position,
+      advice:
+        "Find out what changed the items. If the change is right, run 'logfold sweep --rebuild --log LOG', which folds the log from its first item; otherwise restore the items",
+    },
+  );
+}
+
+/** The last one or two entries before a position: one of them is an item. */
+async function lastItemRange(
+  store: ItemStores['store'],
+  log: LogId,
+  { segment, entry }: Position,
+): Promise<SegmentRange | undefined> {
+  if (entry > 0) return { segment, from: Math.max(0, entry - 2), to: entry };
+  if (segment === 0) return undefined;
+  const end = await store.newestEntry(log, segment - 1, CONSISTENT);
+  if (end === undefined) return undefined;
+  const { position } = end;
+  return { segment: segment - 1, from: Math.max(0, position.entry - 1), to: position.entry };
+}
+
+/** Whether the segment of the last item before a position expires without an archive. */
+async function mayHaveExpired({ store }: ItemStores, log: LogId, { segment, entry }: Position): Promise<boolean> {
+  const found = await store.getSegment(log, entry > 0 ? segment : segment - 1, CONSISTENT);
+  return found !== undefined && mayLackEntries(found);
+}
+
+/** An attribute as a value. Members of sets have any order in a table. */
+function canonical(attribute: StoredAttribute | undefined): Value {
+  if (attribute === undefined) return null;
+  const { S, N, B, BOOL, M, L, SS, NS, BS } = attribute;
+  if (S !== undefined) return ['S', S];
+  if (N !== undefined) return ['N', N];
+  if (B !== undefined) return ['B', new Uint8Array(B)];
+  if (BOOL !== undefined) return ['BOOL', BOOL];
+  if (M !== undefined) return ['M', canonicalItem(M)];
+  if (L !== undefined) return ['L', L.map(canonical)];
+  if (SS !== undefined) return ['SS', [...SS].sort()];
+  if (NS !== undefined) return ['NS', [...NS].sort()];
+  if (BS !== undefined) return ['BS', BS.map(toHex).sort()];
+  return ['NULL'];
+}
+
+function canonicalItem(item: StoredItem): Value {
+  const record: Record<string, Value> = {};
+  for (const name of Object.keys(item)) setKey(record, name, canonical(item[name]));
+  return record;
+}
