@@ -78,11 +78,11 @@ export class FedLogs {
    * Another client, which shares no cache with the others.
    * @param clockErrorMs how far its clock is ahead, in milliseconds
    */
-  open(clockErrorMs = 0): Logs {
+  open(clockErrorMs = 0, tables: LogStore = this.tables): Logs {
     const random = new Random(clients++);
     return new Logs({
-      store: this.store,
-      tables: this.tables,
+      store: new ArchivedLogStore(tables, { blobs: this.blobs, platform: nativePlatform }),
+      tables,
       blobs: this.blobs,
       feedGroups: this.groups,
       platform: nativePlatform,
