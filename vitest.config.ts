@@ -11,9 +11,9 @@ const { plugin, file } = bundledSources();
 const LONG = [
   'test/integration/documented-calls.test.ts',
   'test/integration/cli-{bad-input,divide,feed,flush,import,interrupt,life,manners,mapping,matrix,poison,reducer,revisions,tools}.test.ts',
-  'test/integration/{archive-file,bench-read,castore-life,cost-report,demo,deployed,deployed-revisions,edit-history,edit-history-import,edit-history-life,engine,feed-engine,feed-life,large-items}.test.ts',
+  'test/integration/{archive-file,bench-read,busy-log,castore-life,cost-report,demo,deployed,deployed-revisions,edit-history,edit-history-import,edit-history-life,engine,feed-engine,feed-life,large-items}.test.ts',
   'test/integration/{chromium,contended-append,handlers,hanging-reducer,kill,package,revised-table,throttling}.test.ts',
-  'test/unit/{archive-continuations,collect-worker-race}.test.ts',
+  'test/unit/{archive-continuations,busy-log,collect-worker-race}.test.ts',
 ];
 /** Random inputs and histories. `npm test` runs fewer of them than the long tests. */
 const RANDOM = [
@@ -30,7 +30,7 @@ const ENCODING = [
 ];
 /** Unit tests that start an engine or other processes, or that compute for more than 5 seconds. */
 const SLOW_UNIT = [
-  'test/unit/{advice,archive-continuations,body,cli-*,collect-worker-race,cost,rebuild-worker,scratch}.test.ts',
+  'test/unit/{advice,archive-continuations,body,busy-log,cli-*,collect-worker-race,cost,rebuild-worker,scratch}.test.ts',
 ];
 
 const FEW = { LOGFOLD_HISTORIES: '5', LOGFOLD_RUN_SHARE: '0.1' };

@@ -35,14 +35,14 @@ import { StreamedTable } from '../support/streamed-table.ts';
 
 const ARCHIVED: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, graceSeconds: 3600 };
 
-/** Creates a log with a closed segment and an open one. The second snapshot of the first is `last`. */
-async function closedSheet() {
+/** Creates a log with a closed segment and an open one. */
+async function closedSheet(): Promise<SheetLog> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(20, 3);
-  const last = await sheet.completed();
+  await sheet.completed();
   await sheet.edit(set(0, 0, 'edit'));
   await sheet.covered();
-  return { sheet, last };
+  return sheet;
 }
 
 interface Case {
@@ -210,7 +210,7 @@ describe('beside an application that appends before each of its requests', () =>
   test.each(CASES)('$name', async ({ prepare, run, writes, outcome }) => {
     const requests: string[][] = [];
     for (const isBusy of [false, true]) {
-      const { sheet } = await closedSheet();
+      const sheet = await closedSheet();
       await prepare?.(sheet);
       const sent: string[] = [];
       requests.push(sent);
