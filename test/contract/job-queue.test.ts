@@ -125,6 +125,14 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(await receive(queue, 2)).toHaveLength(1);
   });
 
+  test('a receive returns a message once, even if it is visible again immediately', async () => {
+    await send('a', '1');
+    await send('b', '1');
+    const messages = await queue.receive({ max: 10, visibilityMs: 0 });
+    expect(messages.map((message) => message.group).sort()).toEqual(['a', 'b']);
+    expect(await receive()).toMatchObject([{ receiveCount: 2 }, { receiveCount: 2 }]);
+  });
+
   test('a message that is not deleted is delivered again, before the rest of its group, and is counted', async () => {
     await send('g', '1');
     await send('g', '2');

@@ -198,11 +198,13 @@ export class MemoryJobQueue implements JobQueue {
     const now = this.#now();
     const most = Math.min(max, MAX_RECEIVE);
     const given: Message[] = [];
+    // A receive asks each group once, even if its messages are visible again immediately.
+    const asked: Group[] = [];
     this.#openGroups(now);
     while (given.length < most) {
       const group = this.#open.pop();
       if (group === undefined) break;
-      group.isOpen = false;
+      asked.push(group);
       // A clock that was set back hides messages again.
       const isVisible = firstOf(group, MAX_RECEIVE).every(({ visibleAt }) => visibleAt <= now);
       if (isVisible) this.#bury(group);
@@ -213,6 +215,9 @@ export class MemoryJobQueue implements JobQueue {
         given.push(message);
       }
       if (head.length > 0) group.turn = ++this.#turns;
+    }
+    for (const group of asked) {
+      group.isOpen = false;
       this.#settleGroup(group);
     }
     return given.map(({ id, group, body, receiveCount, sentMs }) => {
