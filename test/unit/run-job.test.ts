@@ -315,7 +315,7 @@ test('a malformed job becomes a dead letter unchanged, and delays no job of anot
     '{"kind":"archive"}',
     JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: -1 }),
     JSON.stringify({ format: 1, kind: 'demolish', log: LOG }),
-    JSON.stringify({ format: 1, kind: 'collect', log: LOG, segment: 0 }),
+    JSON.stringify({ format: 1, kind: 'collect' }),
     JSON.stringify({ format: 2, kind: 'collect', log: LOG }),
   ];
   for (const [i, body] of bad.entries()) await queue.send({ group: `other ${i}`, deduplicationId: `${i}`, body });
