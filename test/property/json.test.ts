@@ -64,6 +64,31 @@ function comparable(value: unknown): unknown {
   return { entries: Object.entries(value).map(([name, item]) => [name, comparable(item)]) };
 }
 
+/** As the runtime has it. Other tests load code that repairs the one of this process. */
+const runtimeParse: typeof JSON.parse = runInNewContext('JSON.parse');
+
+/** Reads JSON token by token. The runtime is right about a token that stands alone. */
+function readTokens(text: string): unknown {
+  const tokens = (text.match(/"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s[\]{}:,"]+/g) ?? []).values();
+  const next = (): string => tokens.next().value ?? '';
+  const value = (token: string): unknown => {
+    if (token === '[') {
+      const items: unknown[] = [];
+      for (let each = next(); each !== ']'; each = next()) if (each !== ',') items.push(value(each));
+      return items;
+    }
+    if (token !== '{') return runtimeParse(token);
+    const entries: [string, unknown][] = [];
+    for (let each = next(); each !== '}'; each = next()) {
+      if (each === ',') continue;
+      next();
+      entries.push([runtimeParse(each), value(next())]);
+    }
+    return Object.fromEntries(entries);
+  };
+  return value(next());
+}
+
 /** The runtime knows the names of objects as long as they are in memory. */
 const parsedBefore: unknown[] = [];
 
@@ -77,17 +102,18 @@ describe('JSON', () => {
     fc.assert(property, { numRuns: propertyRuns(10_000, 2_000) });
   });
 
-  test('is refused where a realm without earlier objects refuses it', () => {
-    const cold = (text: string): unknown => {
+  test('is refused where the runtime refuses it, and otherwise read as its tokens say', () => {
+    const expected = (text: string): unknown => {
       try {
-        return { json: runInNewContext('JSON.stringify(JSON.parse(text))', { text }) };
-      } catch (error) {
-        return error instanceof Error || Object(error).name === 'SyntaxError' ? 'SyntaxError' : error;
+        runtimeParse(text);
+      } catch {
+        return 'SyntaxError';
       }
+      return { read: comparable(readTokens(text)) };
     };
-    const warm = (text: string): unknown => {
+    const actual = (text: string): unknown => {
       try {
-        return { json: JSON.stringify(parseJson(text)) };
+        return { read: comparable(parseJson(text)) };
       } catch (error) {
         return error instanceof SyntaxError ? 'SyntaxError' : error;
       }
@@ -103,7 +129,7 @@ describe('JSON', () => {
         const text = write(json, new Random(seed));
         const at = where % (text.length + 1);
         const damaged = `${text.slice(0, at)}${piece}${text.slice(at + removed)}`;
-        expect(warm(damaged)).toEqual(cold(damaged));
+        expect(actual(damaged)).toEqual(expected(damaged));
       },
     );
     fc.assert(property, { numRuns: propertyRuns(2_000) });
@@ -119,7 +145,6 @@ describe('JSON', () => {
 
   test('is confused by JSON.parse of the runtime that the project pins', () => {
     // If a newer Node reads the names rightly, docs/operations.md should name it.
-    expect(confusesNames()).toBe(true);
     expect(runInNewContext(`(${confusesNames})()`)).toBe(true);
   });
 });
