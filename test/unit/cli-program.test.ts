@@ -56,11 +56,16 @@ async function parsed(line: string): Promise<string | undefined> {
   return ran[0];
 }
 
-/** Commands that texts show, without the word `logfold`, with their files. */
+/**
+ * Commands that texts show, without the word `logfold`, with their files. A variable has the
+ * options that its file gives it.
+ */
 function shownCommands(files: readonly string[], shown: RegExp): { readonly file: string; readonly line: string }[] {
   return files.flatMap((file) => {
     const text = readFileSync(join(ROOT, file), 'utf8').replaceAll(/\\\n */g, '');
-    return Array.from(text.matchAll(shown), ([, line = '']) => ({ file, line: line.replaceAll(/\s+/g, ' ') }));
+    const variables = new Map(Array.from(text.matchAll(/^ *([A-Z]+)="(-.*)"$/gm), ([, name, value]) => [name, value]));
+    const expanded = text.replaceAll(/\$([A-Z]+)\b/g, (variable, name) => variables.get(name) ?? variable);
+    return Array.from(expanded.matchAll(shown), ([, line = '']) => ({ file, line: line.replaceAll(/\s+/g, ' ') }));
   });
 }
 
