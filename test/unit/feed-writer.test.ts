@@ -33,7 +33,12 @@ describe('the feed writer', () => {
   test('feeds a log from its first entry on, each entry once', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const one = writer();
-    expect(await one.add([end(1, 0, 3)])).toEqual({ spans: 1, entries: [at(0, 1)], checkpoint: 2 });
+    expect(await one.add([end(1, 0, 3)])).toEqual({
+      spans: 1,
+      entries: [at(0, 1)],
+      checkpoint: 2,
+      ahead: [],
+    });
     expect(await one.add([end(1, 0, 7), end(1, 1, 2), end(1, 0, 9), end(2, 0, 0)])).toMatchObject({ spans: 2 });
     expect(await feedSpans(store)).toEqual(
       new Map([
@@ -49,12 +54,13 @@ describe('the feed writer', () => {
     );
   });
 
-  test('sends nothing for ends that the feed has, and answers where the feed ends', async () => {
+  test('sends nothing for ends that the feed has, and answers where the feed ends and what it has behind them', async () => {
     const { live, writer } = await openFeed();
     const one = writer();
     const { checkpoint } = await one.add([end(1, 0, 3), end(2, 0, 1)]);
     live.requests.length = 0;
-    expect(await one.add([end(2, 0, 1), end(1, 0, 2)])).toEqual({ spans: 0, entries: [], checkpoint });
+    const ahead = [end(1, 0, 3)];
+    expect(await one.add([end(2, 0, 1), end(1, 0, 2)])).toEqual({ spans: 0, entries: [], checkpoint, ahead });
     expect(live.requests).toEqual([]);
   });
 
@@ -83,7 +89,7 @@ describe('the feed writer', () => {
   test('knows nothing of a feed without an end', async () => {
     const { live, writer } = await openFeed();
     live.requests.length = 0;
-    expect(await writer().add([])).toEqual({ spans: 0, entries: [], checkpoint: undefined });
+    expect(await writer().add([])).toEqual({ spans: 0, entries: [], checkpoint: undefined, ahead: [] });
     expect(await writer().add([{ log: FEED_LOG, position: at(0, 0) }])).toMatchObject({ checkpoint: undefined });
     expect(live.requests).toEqual([]);
   });
