@@ -14,7 +14,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const MODULES = globSync(
   [
     'src/errors.ts',
-    'src/{ids,codec,store,log,mapping,tree,state,retention,feed,revisions,snapshot,archive}/**/*.ts',
+    'src/{ids,codec,store,log,mapping,tree,state,retention,feed,revisions,snapshot,archive,workers}/**/*.ts',
     'src/adapters/{memory/*,filesystem/upload-name,metered-blob-store,platform/native,platform/wasm}.ts',
   ],
   { cwd: ROOT },
