@@ -162,8 +162,8 @@ export class Document {
   /**
    * Appends one or several entries in one request, all or nothing, and applies them. They come
    * directly behind the last entry of the log: if others appended meanwhile, the document first
-   * reads and folds their entries. While others are faster, it waits and tries again, for a minute
-   * at least.
+   * reads and folds their entries. While others are faster, it waits and tries again, for two
+   * minutes at least.
    * @param options with `after: document.newest`, the entries are appended only if no application
    * entry follows those that the document has read
    * @returns the places of the entries; undefined if the log has applied their mutations already

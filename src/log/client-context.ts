@@ -7,10 +7,10 @@ import type { EntryAppender, LogReader } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
 
 /**
- * How long a client tries to write while others are faster, or the tables are busy: a minute at
- * least.
+ * How long a client tries to write while others are faster, or the tables are busy: two minutes
+ * at least.
  */
-export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, forMs: 60_000, baseMs: 20, capMs: 2_000 };
+export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, forMs: 120_000, baseMs: 20, capMs: 2_000 };
 
 /** The dependencies of a log client. */
 export interface LogClientDeps {

@@ -37,6 +37,17 @@ export const refreshes: GrowingWork = async (size) => {
   };
 };
 
+/** Numbered mutations that the log has already, for example of a file that is appended again. */
+export const repetitions: GrowingWork = async (size) => {
+  const live = await pendingLog();
+  const numbered = (i: number): NewEntry => ({ ...edit(i), once: { client: 'file', mutation: i + 1 } });
+  for (let i = 0; i < size; i++) await live.sheet.append(numbered(i));
+  const document = await live.open();
+  return async () => {
+    for (let i = 0; i < size; i++) if ((await document.append(numbered(i))) !== undefined) throw new Error('appended');
+  };
+};
+
 /** Mutations of one document, all made before the first of them is stored. */
 export const mutations: GrowingWork = async (size) => {
   const document = await (await pendingLog()).open();

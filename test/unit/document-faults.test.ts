@@ -174,7 +174,7 @@ async function openContended(puts: number, options?: Partial<DocumentOptions>): 
 }
 
 test('an append gives up if other clients are always faster', async () => {
-  const document = await openContended(100);
+  const document = await openContended(1_000);
   await expect(document.append(cell(1, 0, 'ours'))).rejects.toThrow(AttemptsExhaustedError);
 });
 

@@ -5,7 +5,7 @@ const documents = new URL('../support/growing-documents.ts', import.meta.url).hr
 const queues = new URL('../support/growing-queues.ts', import.meta.url).href;
 const tables = new URL('../support/growing-tables.ts', import.meta.url).href;
 
-test.each(['appends', 'refreshes', 'mutations'])(
+test.each(['appends', 'refreshes', 'repetitions', 'mutations'])(
   '%s of a document take steps in proportion to their number',
   async (name) => {
     await requireLinear(documents, name, 200);
