@@ -87,7 +87,7 @@ const FOLLOWED: Cases = {
 /** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */
 function saidOf(advice: string, text: string): string | undefined {
   const parts = text.split(/(…|\bLOG\b)/).map((part, i, all) => {
-    if (part === 'LOG') return '(?:LOG|[0-9a-f-]{36})';
+    if (part === 'LOG') return "(?:LOG|'[^']*'|[\\w@%+=:,./#-]+)";
     if (part === '…') return i === all.length - 2 && all.at(-1) === '' ? '.+' : '.+?';
     return RegExp.escape(part);
   });

@@ -193,6 +193,18 @@ export async function withDb<T>(act: (db: DynamoDBClient) => Promise<T>): Promis
 
 /** Advice that the command line prints. */
 export const COMMANDS: Cases = {
+  'Change to another directory, for example with cd ~, then run the command again': async (refused) => {
+    const before = process.cwd();
+    const removed = await mkdtemp(join(files, 'removed-'));
+    process.chdir(removed);
+    try {
+      await rm(removed, { recursive: true });
+      await refused(() => here('list'));
+    } finally {
+      process.chdir(before);
+    }
+    await here('list');
+  },
   'Add --help for the commands and options': async (refused) => {
     await refused(() => here('statsu'));
     await refused(() => here('status', '--nonsense'));
