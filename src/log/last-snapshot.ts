@@ -1,4 +1,4 @@
-import { RootInvalidError } from '../errors.ts';
+import { RootInvalidError, SourceChangedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { type CompletedSnapshot, rootOf } from './entry.ts';
@@ -16,6 +16,7 @@ const CONSISTENT: Consistency = { consistent: true };
  * @returns undefined if there is none, so that the caller starts from the empty state at the log's
  * beginning
  * @throws RootInvalidError if Last Snapshot of an archived segment names an entry without a root
+ * @throws SourceChangedError if a mapped log lacks the entry that Last Snapshot names
  */
 export async function findSnapshot(
   store: LogReader,
@@ -107,6 +108,7 @@ export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment
  * that it names carries no root of logfold, or it lies beyond the segment's last entry. Undefined
  * if there is none, and if the entry is missing, which tells nothing: it may have left the table.
  * Takes one request if Last Snapshot is a number, and another one if its entry is missing.
+ * @throws SourceChangedError if a mapped log lacks the entry that Last Snapshot names
  */
 export async function foreignPointer(
   store: Pick<EntryReader, 'getEntry' | 'newestEntry'>,
@@ -122,10 +124,29 @@ export async function foreignPointer(
   return isForeign ? { ...part, entry: last } : undefined;
 }
 
-/** Whether Last Snapshot names a number that no entry of the segment has had. */
+/**
+ * Whether Last Snapshot names a number that no entry of the segment has had. Its entry is missing.
+ * @throws SourceChangedError if the log is mapped and none of its items may have left the table:
+ * only logfold writes its Last Snapshot, so the log had the entry
+ */
 async function isBeyond(store: Pick<EntryReader, 'newestEntry'>, segment: Segment): Promise<boolean> {
   const { log, segment: number, lastSnapshot = 0 } = segment;
   if (mayLackEntries(segment) || segment.archive !== undefined) return false;
+  if (segment.layout !== undefined) throw lostItem(segment);
   const newest = await store.newestEntry(log, number, CONSISTENT);
   return newest === undefined || newest.position.entry < lastSnapshot;
+}
+
+/** The error if a mapped log lacks the entry of its Last Snapshot, which exists with an item. */
+export function lostItem({ log, segment, lastSnapshot }: Segment): SourceChangedError {
+  return new SourceChangedError(
+    'the item before Last Snapshot is missing: the application deleted items that were folded, or began the log again',
+    {
+      log,
+      segment,
+      entry: lastSnapshot,
+      advice:
+        "Restore the items. If the application began the log again, give it another id, or run 'logfold sweep --rebuild --log LOG' after it has become longer than before",
+    },
+  );
 }

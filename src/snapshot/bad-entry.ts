@@ -10,6 +10,7 @@ import {
   RootInvalidError,
   SegmentGapError,
   SnapshotMismatchError,
+  SourceChangedError,
   UsageError,
 } from '../errors.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
@@ -36,6 +37,7 @@ const NOT_OF_ENTRIES = [
   RootInvalidError,
   SegmentGapError,
   SnapshotMismatchError,
+  SourceChangedError,
 ];
 
 /** The bad entry that a read or a fold met; undefined if the error is about something else. */

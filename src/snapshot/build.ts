@@ -12,7 +12,7 @@ import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
 import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
-import { lastItemHash, requireLastItem } from './last-item.ts';
+import { hasSameLastItem, lastItemHash, requireLastItem } from './last-item.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import type { Root } from './root.ts';
 import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
@@ -106,14 +106,20 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
     try {
       const root = await loadProgress(deps, nearer);
       const reason = otherReducer(root, deps.reducer);
-      if (reason === undefined) return { ...rest, ...(await build(root)) };
-      ignored.push({ progress: nearer, reason, damaged: false });
+      if (reason !== undefined) {
+        ignored.push({ progress: nearer, reason, damaged: false });
+      } else if (await hasSameLastItem(deps, root)) {
+        return { ...rest, ...(await build(root)) };
+      } else {
+        ignored.push({ progress: nearer, reason: 'the last entry before it has changed', damaged: true });
+      }
     } catch (error) {
       // Progress is only a shortcut. Damage to it or to its chunks must not stop the log.
       if (!isDamage(error)) throw error;
       ignored.push({ progress: nearer, reason: error.message, damaged: true });
     }
   }
+  if (found.root !== undefined) await requireLastItem(deps, found.root);
   return { ...rest, ...(await build(found.root)) };
 }
 
@@ -174,7 +180,6 @@ async function buildFrom(
     ...deps.nodes,
     where: { log },
   });
-  if (base !== undefined) await requireLastItem(deps, base);
   const draft = new Draft(nodes, base?.state);
   const { types } = deps;
   const from = base?.position ?? START;
@@ -211,12 +216,15 @@ async function buildFrom(
   draft.use.check();
   draft.use.finish();
   const { name, version } = deps.reducer;
+  const mapping = ownFingerprint(deps, log);
+  // In logfold's own schema a snapshot leaves with the entries of its log, and progress does not.
+  const isStated = mapping !== undefined || comparePositions(reached, at) < 0;
   const root: Root = {
     log,
     position: reached,
     reducer: { name, version },
-    mapping: ownFingerprint(deps, log),
-    lastItem: await lastItemHash(deps, log, reached),
+    mapping,
+    lastItem: isStated ? await lastItemHash(deps, log, reached) : undefined,
     stateHash: stateHash(deps.platform, state),
     state,
   };

@@ -20,22 +20,34 @@ const FOLDED = ['T', 'V', 'C', 'B', 'Q'] as const;
 
 const CONSISTENT = { consistent: true };
 
+/** The attributes that tell entries of logfold's own schema apart. A root is written later. */
+const IDENTIFYING = ['T', 'C', 'Q', 'I'] as const;
+
 /**
- * The hash of the application's last item before a position, as a fold reads it. Takes one request,
- * or two at the beginning of a segment.
- * @returns undefined if the log is not mapped, or if the item is missing
+ * The hash of the last entry before a position. In a mapped log this is the application's last item
+ * as a fold reads it, otherwise the last entry without its body. Takes one request, or two at the
+ * beginning of a segment.
+ * @returns undefined if the entry is missing
  */
 export async function lastItemHash(
   { store, platform, types }: ItemStores,
   log: LogId,
   position: Position,
 ): Promise<Uint8Array | undefined> {
-  if (store.meaningOf?.(log) === undefined) return undefined;
   const range = await lastItemRange(store, log, position);
   if (range === undefined) return undefined;
+  const isMapped = store.meaningOf?.(log) !== undefined;
   const items = (await Array.fromAsync(store.items(log, range, CONSISTENT))).flat();
-  const item = items.findLast(({ T }) => T?.S !== undefined && !types.includes(T.S));
-  return item && platform.sha256(encodeValue(FOLDED.map((name) => canonical(item[name]))));
+  const item = items.findLast(({ T }) => !isMapped || (T?.S !== undefined && !types.includes(T.S)));
+  const names = isMapped ? FOLDED : IDENTIFYING;
+  return item && platform.sha256(encodeValue(names.map((name) => canonical(item[name]))));
+}
+
+/** Whether a root states no last item, or the one that the log still has. */
+export async function hasSameLastItem(stores: ItemStores, { log, position, lastItem }: Root): Promise<boolean> {
+  if (lastItem === undefined) return true;
+  const found = await lastItemHash(stores, log, position);
+  return found !== undefined && equalBytes(found, lastItem);
 }
 
 /**
@@ -44,7 +56,8 @@ export async function lastItemHash(
  * @throws SourceChangedError if it differs or is missing, although no segment expired
  */
 export async function requireLastItem(stores: ItemStores, { log, position, lastItem }: Root): Promise<void> {
-  if (lastItem === undefined) return;
+  // A reader in a page has no items, only what its server answers.
+  if (lastItem === undefined || stores.store.meaningOf?.(log) === undefined) return;
   const found = await lastItemHash(stores, log, position);
   if (found !== undefined && equalBytes(found, lastItem)) return;
   if (found === undefined && (await mayHaveExpired(stores, log, position))) return;

@@ -12,6 +12,7 @@ import type { NodeStore } from '../tree/node-store.ts';
 import { type BadEntry, checkOnBadEntry, type OnBadEntry, untilBadEntry } from './bad-entry.ts';
 import { otherReducer } from './build.ts';
 import { foldEntries } from './fold.ts';
+import { requireLastItem } from './last-item.ts';
 import { LookBack } from './look-back.ts';
 import { isDamage } from './progress.ts';
 import type { Root } from './root.ts';
@@ -78,11 +79,14 @@ type LoadedUpTo = Omit<Loaded, 'badEntry'>;
  * gone, the load starts again from Last Snapshot of a segment.
  *
  * Without `at` it takes two queries, if the root is inline and the later entries fit into a page:
- * one for the segments, and one for the entries, the first of which carries the root.
+ * one for the segments, and one for the entries, the first of which carries the root. In a mapped
+ * log it takes one more, or two at the beginning of a segment: it reads the last item in the
+ * snapshot again, while it folds the later ones.
  *
  * If another reducer or another version made the snapshot, it folds the log from its beginning.
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
+ * @throws SourceChangedError if the last item in the snapshot of a mapped log has changed
  * @throws EntryGapError, and any error that stops a log
  * @throws UsageError if `onBadEntry` is another text
  */
@@ -124,7 +128,14 @@ async function loadFrom(deps: LoadDeps, log: LogId, found: Beginning, options: L
     }
   }
   const { reducer, blobs, types } = deps;
-  const tailEntries = await foldEntries(draft, followed(), { reducer, blobs, types });
+  const [unchanged, folded] = await Promise.allSettled([
+    root === undefined ? undefined : requireLastItem(deps, root),
+    foldEntries(draft, followed(), { reducer, blobs, types }),
+  ]);
+  // Items that changed may be the cause of a fold's error too.
+  if (unchanged.status === 'rejected') throw unchanged.reason;
+  if (folded.status === 'rejected') throw folded.reason;
+  const tailEntries = folded.value;
   draft.use.release();
   return { draft, base, end, tailEntries };
 }

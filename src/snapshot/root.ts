@@ -43,8 +43,8 @@ export interface Root {
    */
   readonly mapping?: Fingerprint | undefined;
   /**
-   * The hash of the last item that it folds; only in mapped logs, see `lastItemHash`. Undefined in
-   * roots of older releases.
+   * The hash of the last item that it folds, see `lastItemHash`; only in mapped logs and in
+   * progress. Undefined in roots of older releases.
    */
   readonly lastItem?: Uint8Array | undefined;
   /** Hash of the state; undefined if a write buffer has edits: see {@link stateHash}. */

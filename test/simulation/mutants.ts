@@ -908,8 +908,31 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'snapshot/build.ts',
-        from: '  if (base !== undefined) await requireLastItem(deps, base);\n',
-        to: '  if (base?.lastItem?.length === 0) await requireLastItem(deps, base);\n',
+        from: '  if (found.root !== undefined) await requireLastItem(deps, found.root);\n',
+        to: '  if (found.root?.lastItem?.length === 0) await requireLastItem(deps, found.root);\n',
+      },
+    ],
+  },
+  {
+    name: 'changed-source-loaded',
+    fault: 'a reader loads a snapshot although its last item has changed',
+    edits: [
+      {
+        file: 'snapshot/load.ts',
+        from: '    root === undefined ? undefined : requireLastItem(deps, root),\n',
+        to: '    root?.lastItem?.length === 0 ? requireLastItem(deps, root) : undefined,\n',
+      },
+    ],
+  },
+  {
+    name: 'progress-of-deleted-log',
+    fault: 'a build continues from progress of a deleted log with the same id',
+    test: 'test/unit/same-id-again.test.ts',
+    edits: [
+      {
+        file: 'snapshot/build.ts',
+        from: '      } else if (await hasSameLastItem(deps, root)) {\n',
+        to: '      } else if (await hasSameLastItem(deps, { ...root, lastItem: undefined })) {\n',
       },
     ],
   },

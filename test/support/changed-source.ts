@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { MappingDiffersError } from '../../src/errors.ts';
+import { MappingDiffersError, SourceChangedError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
 import { rootOf } from '../../src/log/entry.ts';
 import { isFrozen } from '../../src/log/segment.ts';
 import { mappingDocument } from '../../src/mapping/meaning.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
+import { loadState } from '../../src/snapshot/load.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
@@ -59,6 +60,8 @@ async function checkCorrection(world: World, mapped: MappedTables, log: LogId, p
   const root = ref && (await loadRoot(world.deps(), { log, position }, ref));
   const index = (entry?.number ?? 0) - 1;
   if (root?.reducer.version !== world.version || index < 0 || !correctItem(world, mapped, log, index)) return;
+  const isChanged = (error: unknown): boolean => error instanceof SourceChangedError;
+  await assert.rejects(loadState(world.deps(), log), isChanged, `a load of ${log} after a correction`);
   fillBlock(world, mapped, log, 1);
   await mapped.register(log, { items: 1, snapshotEvery: 1 });
   const later = snapshotEntries(world, log).find((each) => comparePositions(each, position) > 0);

@@ -1,15 +1,20 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
+import { divisionOf } from '../../src/log/division-policy.ts';
+import type { LogReader } from '../../src/log/log-store.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
+import { loadState } from '../../src/snapshot/load.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
 import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
 import { MappedLogs, orderItem, TENS } from '../support/mapped-logs.ts';
@@ -34,6 +39,8 @@ class Source {
       random: Math.random,
       policyOf: () => DEFAULT_POLICY,
       queue: { send: async () => undefined },
+      mapped: tables,
+      division: divisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 }),
     };
   }
 
@@ -57,7 +64,23 @@ class Source {
   }
 }
 
+/** The same store, which notes the reads. */
+function interceptReads(store: LogReader, reads: string[]): LogReader {
+  return new Proxy(store, {
+    get: (target, name) => {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      return (...given: unknown[]) => {
+        if (typeof name === 'string' && name !== 'meaningOf') reads.push(name);
+        return Reflect.apply(member, target, given);
+      };
+    },
+  });
+}
+
 const OTHER: Item = { payload: { L: [{ L: [{ N: '0' }, { N: '0' }, { S: 'another life' }] }] } };
+/** The end of a log of 14 items. */
+const END = { segment: 1, entry: 5 };
 const NEXT = { segment: 1, entry: 6 };
 
 test.each([
@@ -93,6 +116,55 @@ test('a fold stops if the last folded item is missing, and goes on when it is ba
   source.logs.items.insert(orderItem(log, 9));
   await runJob(source.deps, { kind: 'snapshot', log, position: NEXT, force: true });
   expect(await replay({ ...source.deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
+});
+
+test.each([
+  ['after a block', { segment: 0, entry: 6 }, 4, ['items']],
+  ['at the beginning of a segment', { segment: 1, entry: 0 }, 9, ['newestEntry', 'items']],
+])('a load from a snapshot %s refuses to mix two lives of a log', { tags: ['I1'] }, async (_, position, last, more) => {
+  const source = new Source();
+  const log = await source.folded(position);
+  const reads: string[] = [];
+  const store = interceptReads(source.deps.store, reads);
+  expect(await loadState({ ...source.deps, store }, log)).toMatchObject({ base: { position }, end: END });
+  expect(reads.filter((name) => name !== 'entries')).toEqual(['newestSegments', ...more]);
+  source.change(log, [last], OTHER);
+  const changed = { code: 'SOURCE_CHANGED', log, ...position };
+  await expect(loadState(source.deps, log)).rejects.toMatchObject(changed);
+  await expect(loadState(source.deps, log, { onBadEntry: 'stop' })).rejects.toMatchObject(changed);
+  await expect(loadState(source.deps, log, { at: END })).rejects.toMatchObject(changed);
+  expect(await loadState(source.deps, log, { at: { segment: 0, entry: 3 } })).toMatchObject({ tailEntries: 3 });
+});
+
+describe.each([
+  ['after a block', { segment: 0, entry: 6 }],
+  ['at the beginning of a segment', { segment: 1, entry: 0 }],
+])('a log that began again and is shorter than its snapshot %s', (_, position) => {
+  async function begunAgain() {
+    const source = new Source();
+    const log = await source.folded(position);
+    const all = Array.from({ length: 14 }, (_, index) => index);
+    source.change(log, all);
+    source.change(log, [0, 1, 2], OTHER);
+    return { source, log, lost: { code: 'SOURCE_CHANGED', log, ...position } };
+  }
+
+  test('says so to each reader, and advises no backup', { tags: ['I1'] }, async () => {
+    const { source, log, lost } = await begunAgain();
+    await expect(loadState(source.deps, log)).rejects.toMatchObject(lost);
+    const verified: unknown = await verify(source.deps, log).catch((error: unknown) => error);
+    expect(String(verified)).not.toContain('backup');
+    expect(String(verified)).toContain('another id');
+    const rebuilt = await runJob(source.deps, { kind: 'rebuild', log });
+    expect(rebuilt).toMatchObject({ outcome: 'stopped', stop: { code: 'SOURCE_CHANGED' } });
+  });
+
+  test('is stopped when the stream shows its first item', { tags: ['I7'] }, async () => {
+    const { source, log, lost } = await begunAgain();
+    const { log: _, ...stop } = lost;
+    expect(await runJob(source.deps, { kind: 'divide', log })).toMatchObject({ outcome: 'stopped', stop });
+    expect(await readStop(source.blobs, log)).toMatchObject(stop);
+  });
 });
 
 test('attributes that no fold reads may change', async () => {

@@ -1,4 +1,4 @@
-import { EntryExistsError, EntryNotFoundError, ItemInvalidError } from '../../errors.ts';
+import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SourceChangedError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
@@ -13,10 +13,11 @@ import {
 } from '../../log/division-policy.ts';
 import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntryHead } from '../../log/item-codec.ts';
+import { lostItem } from '../../log/last-snapshot.ts';
 import type { AheadAppender, EntryAppender, TableReader } from '../../log/log-store.ts';
 import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
 import { endAfter, queryNewestSegments } from '../../log/newest.ts';
-import type { Segment } from '../../log/segment.ts';
+import { isFrozen, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
 import { hasStop, writeStop } from '../../snapshot/stop.ts';
@@ -200,6 +201,7 @@ async function divideMapped(
   const count = new TailCount(types, complete);
   const range = { segment, from: complete + 1, to: MAX_NUMBER + 1 };
   for await (const page of tables.items(log, range, { consistent: true })) for (const item of page) count.add(item);
+  if (count.tail.newest <= complete && complete >= 0) await requireEnd(tables, newest);
   const { snapshot } = count.tail;
   const tail = { segment, complete, snapshot, bytes: count.allBytes, oldest: count.first };
   if (!isVirtualDue(division, tail, now() / 1000)) return nothing;
@@ -207,9 +209,22 @@ async function divideMapped(
   return { outcome: 'divided', position: { segment, entry: snapshot }, startsSegment: snapshot === 0 };
 }
 
-/** Stops a mapped log whose item does not fit. Throws all other errors. */
+/**
+ * Checks that a mapped log has the entry of its Last Snapshot.
+ * @throws SourceChangedError if the log ends before it
+ */
+async function requireEnd(tables: TableReader, segment: Segment): Promise<void> {
+  if (isFrozen(segment)) return;
+  const end = await tables.newestEntry(segment.log, segment.segment, { consistent: true });
+  if ((end?.position.entry ?? -1) < (segment.lastSnapshot ?? -1)) throw lostItem(segment);
+}
+
+/**
+ * Stops a mapped log whose item does not fit, or which ends before its Last Snapshot. Throws all
+ * other errors.
+ */
 async function stopIfUnfit({ blobs, reducer, now }: DivideDeps, log: LogId, error: unknown): Promise<DivideResult> {
-  if (!(error instanceof ItemInvalidError)) throw error;
+  if (!(error instanceof ItemInvalidError || error instanceof SourceChangedError)) throw error;
   if (await hasStop(blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
   const stop = await writeStop(blobs, log, { error: error.at({ log }), reducer, since: now() });
   return { outcome: 'stopped', position: { segment: stop.segment ?? 0, entry: stop.entry ?? 0 }, stop };

@@ -3,8 +3,11 @@ import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
 import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
+import type { LogId } from '../../../src/ids/log-id.ts';
+import { START } from '../../../src/ids/position.ts';
 import type { Item } from '../../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
+import { readEntries } from '../../../src/log/read-entries.ts';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
 import { MAPPED_TYPES } from '../../../src/mapping/layout.ts';
 import { LogRegistrar } from '../../../src/mapping/log-registrar.ts';
@@ -12,8 +15,11 @@ import { isMappingName, readMapping } from '../../../src/mapping/ready-made.ts';
 import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
 import { toEntryItem } from '../../../src/mapping/translate.ts';
 import { buildState } from '../../../src/snapshot/build.ts';
+import { loadState } from '../../../src/snapshot/load.ts';
 import type { Root } from '../../../src/snapshot/root.ts';
 import { CLAIM_KEY } from '../../../src/store/keys.ts';
+import { completeSnapshot } from '../../../src/workers/snapshot/build-snapshot.ts';
+import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
 import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/mapped-logs.ts';
 import { versionedSheet } from '../../support/versioned-sheet.ts';
@@ -73,6 +79,38 @@ export const MAPPINGS: Cases = {
       await build('beginning');
       replace({});
       await build(root);
+    },
+  "Restore the items. If the application began the log again, give it another id, or run 'logfold sweep --rebuild --log LOG' after it has become longer than before":
+    async (refused) => {
+      const logs = new MappedLogs();
+      const log = await logs.create(7);
+      const blobs = new MemoryBlobStore(() => 0);
+      const { store: tables } = logs;
+      const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+      const stores = { tables, store, blobs, platform: nativePlatform, types: MAPPED_TYPES };
+      const deps = { ...stores, reducer: versionedSheet(1), now: () => 0, random: Math.random };
+      await completeSnapshot(deps, { kind: 'snapshot', log, position: { segment: 0, entry: 6 } });
+      for (const index of [0, 1, 2, 3, 4, 5, 6]) logs.items.delete(orderItem(log, index));
+      await refused(() => loadState(deps, log));
+      // Begun again, and not long enough.
+      await logs.append(log, 3);
+      await refused(() => loadState(deps, log));
+      await logs.append(log, 5);
+      expect(await rebuildLog(deps, { kind: 'rebuild', log })).toMatchObject({ outcome: 'rebuilt' });
+      expect(await loadState(deps, log)).toMatchObject({ end: { segment: 0, entry: 10 } });
+    },
+  'Restore the missing items. If the application deleted them for good, or began the log again, give the log another id':
+    async (refused) => {
+      const logs = new MappedLogs();
+      const log = await logs.create(7);
+      const { store } = logs;
+      const read = (of: LogId) =>
+        Array.fromAsync(readEntries({ store, types: MAPPED_TYPES }, of, { from: START, to: { segment: 0, entry: 6 } }));
+      logs.items.delete(orderItem(log, 2));
+      await refused(() => read(log));
+      await read(await logs.create(7));
+      logs.items.insert(orderItem(log, 2));
+      await read(log);
     },
   'Leave `types` out': async (refused) => {
     await refused(() => checkOptions({}, { types: RESERVED_TYPES, mapping: 'pk-sk' }));
