@@ -53,6 +53,8 @@ export interface Place {
   readonly local?: string;
   /** Whether to create missing directories and tables. Off by default: a name may be a typo. */
   readonly creates?: boolean;
+  /** Whether to create the directory of the local engine if it is missing. `creates` by default. */
+  readonly createsDirectory?: boolean;
   readonly entryTable?: string;
   readonly segmentTable?: string;
   /** The table of the feed; undefined if the deployment has none. */

@@ -111,7 +111,7 @@ export class GroupMember {
   /**
    * The member has done an item or a batch. Saves the place behind a batch, and behind items now
    * and then.
-   * @throws FeedGroupBusyError if another member has taken over
+   * @throws FeedGroupBusyError if the group was released, or another member has taken over
    */
   async done(place: FeedPlace, { isBatch }: { readonly isBatch: boolean }): Promise<void> {
     this.#place = place;
@@ -129,7 +129,7 @@ export class GroupMember {
 
   /**
    * The member is about to wait for the next item. Saves the place if it has moved.
-   * @throws FeedGroupBusyError if another member has taken over
+   * @throws FeedGroupBusyError if the group was released, or another member has taken over
    */
   async pause(): Promise<void> {
     if (this.#place !== this.#saved) await this.#save();
@@ -162,7 +162,7 @@ export class GroupMember {
 
   #checkLease(): void {
     if (!this.#isLost) return;
-    throw new FeedGroupBusyError(`another member of group '${this.#group}' has taken over`, {
+    throw new FeedGroupBusyError(`group '${this.#group}' was released, or another member of it has taken over`, {
       advice: 'Read again as a member of the group; the items since the last save come again',
     });
   }

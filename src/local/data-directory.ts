@@ -20,6 +20,8 @@ export interface DirectoryOptions {
   readonly feedTable?: string | undefined;
   /** Whether to create a missing directory, engine or table. False by default. */
   readonly creates?: boolean;
+  /** Whether to create the directory and its engine if they are missing; `creates` by default. */
+  readonly createsDirectory?: boolean | undefined;
   /** Whether to create the table of the feed if it is missing; `creates` by default. */
   readonly createsFeed?: boolean | undefined;
   /** The Entry table is an application's, with this mapping. It is never created. */
@@ -66,10 +68,10 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * @throws EngineError if the engine does not start, or ends
  */
 export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
-  const { creates = false, createsFeed = creates, mapping, feedTable } = options;
+  const { creates = false, createsDirectory = creates, createsFeed = creates, mapping, feedTable } = options;
   const { entryTable = LOCAL_TABLES.entryTable, segmentTable = LOCAL_TABLES.segmentTable } = options;
   requireOwnFeedTable({ entryTable, segmentTable, feedTable });
-  const { engine, config, dynamodb } = await openEngine(dir, { creates });
+  const { engine, config, dynamodb } = await openEngine(dir, { creates: createsDirectory });
   try {
     const names = { entryTable, segmentTable };
     const ready =

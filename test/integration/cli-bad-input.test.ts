@@ -301,7 +301,8 @@ describe('a missing or unreachable place', () => {
     try {
       for (const directory of [typo, empty]) {
         const local = ['--local', directory];
-        const commands = [['status'], ['append', UNKNOWN, file], ['sweep'], ['policy'], ['verify', UNKNOWN]];
+        const compare = ['table', 'compare', '--table', 'parts'];
+        const commands = [['status'], ['append', UNKNOWN, file], ['sweep'], ['policy'], ['verify', UNKNOWN], compare];
         for (const refusal of await place.refused(commands.map((words) => [...words, ...local]))) {
           expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: expect.stringContaining('create') });
           expect(refusal.message).toContain(`'${directory}'`);

@@ -13,7 +13,14 @@ const HELP = `
 The command reads the keys of the application's table and writes the first segments of each log to
 the Segment table. It writes nothing to the application's table. Interrupt it and run it again: it
 continues where it stopped. Segments that are recorded keep their size. Use a Segment table and a
-bucket that no other table and no other mapping uses: their logs may have the same ids.`;
+bucket that no other table and no other mapping uses: their logs may have the same ids.
+
+With --replace-mapping, it registers nothing. It reads all items and archives of the logs, and takes
+the new mapping if each item becomes the same entry. Deploy with the new mapping between a run with
+--dry-run and a run without.
+
+With --move-claim, it only notes in the bucket that the logs belong to this table now. The logs need
+the mapping that they had.`;
 
 export function adoptCommand() {
   return command('adopt', "Register the logs that are already in your application's table.")

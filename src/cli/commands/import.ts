@@ -32,7 +32,8 @@ The whole file is read first, as a fold would read it: a file that cannot be rea
 file is uploaded, an Import entry names it, and a Snapshot entry asks for a snapshot. Empty fields leave cells as they
 are. Cells are the texts that a spreadsheet program shows; with --values typed, numbers, booleans and dates keep their
 kind. Some programs write formulas whose results nothing has computed yet. Such a file is refused; with --formulas
-stored, a formula without a result is an empty cell, and the number of formulas without a valid result is printed. A file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.`;
+stored, a formula without a result is an empty cell, and the number of formulas without a valid result is printed. A
+file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.`;
 
 export function importCommand() {
   return command('import', 'Put the cells of a CSV or XLSX file into a sheet, with one entry.')

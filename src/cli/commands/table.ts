@@ -23,6 +23,7 @@ import { parseMoment } from '../moment.ts';
 import { type Output, writeFile, writeStandardOutput } from '../output.ts';
 import { lineParts } from '../output-parts.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
+import { type TableRow, textTable } from '../text-table.ts';
 
 const HELP = `
 These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
@@ -41,10 +42,11 @@ record for longer. If you know that all changes are recorded, give --wait: the r
 Each item that is older than the stream is a difference too. Interrupt the command and run it again: it continues where
 it stopped.
 
+With --local, the changes are in the stream until 'logfold work --revisions-of TABLE' takes them. Run that command with
+--until-idle first. Then no change is on its way, and compare can look again immediately, with --wait 0s.
+
 Without --per, the logs that exist tell whether items or partition keys have logs. If there are none yet, compare makes
 logs of items: give --per partition if the deployment has RevisionsPer=partition.`;
-
-import { type TableRow, textTable } from '../text-table.ts';
 
 const ACTIONS = ['export', 'revisions', 'compare'] as const;
 type Action = (typeof ACTIONS)[number];
@@ -113,7 +115,8 @@ export function tableCommand() {
           await listRevisions(environment, output, { ...options, table, keys });
         });
       }
-      return inEnvironment({ ...place, creates: true, endsItself: true }, async (environment, output, stop) => {
+      const creates = { creates: true, createsDirectory: false };
+      return inEnvironment({ ...place, ...creates, endsItself: true }, async (environment, output, stop) => {
         await compare(environment, output, { ...options, table, stop });
       });
     });
