@@ -35,7 +35,7 @@ import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTR
 import { ReservedTypes } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { requireClaim } from '../mapping/bucket-claim.ts';
+import { requireClaim, requireMappedBooks } from '../mapping/bucket-claim.ts';
 import { MAPPED_TYPES } from '../mapping/layout.ts';
 import { LogRegistrar } from '../mapping/log-registrar.ts';
 import type { MappedItems } from '../mapping/mapped-items.ts';
@@ -194,7 +194,7 @@ async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Env
   const opened = await openDataDirectory(dir, { ...place, entryTable: requireEntryTable(place) });
   const { engine, names, config, dynamodb, objects } = opened;
   if (changesClaim !== true) {
-    await requireClaim(objects, mapping && { table: names.entryTable, mapping }).catch(async (error: unknown) => {
+    await requireOwnBucket({ names, dynamodb, objects }, mapping).catch(async (error: unknown) => {
       await engine.leave();
       throw error;
     });
@@ -235,9 +235,10 @@ async function openAws(place: Place, chosen: Chosen): Promise<Environment> {
   await requireRegion(dynamodb);
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
   if (mapping !== undefined) await requireMappedKeys(dynamodb, entryTable, mapping);
-  if (place.changesClaim !== true) await requireClaim(objects, mapping && { table: entryTable, mapping });
+  const names = { entryTable, segmentTable };
+  if (place.changesClaim !== true) await requireOwnBucket({ names, dynamodb, objects }, mapping);
   return {
-    ...wire(place, chosen, { names: { entryTable, segmentTable }, dynamodb, objects }),
+    ...wire(place, chosen, { names, dynamodb, objects }),
     otherTables: async (others) => {
       if (mapping !== undefined) await requireMappedKeys(dynamodb, others.entryTable, mapping);
       return { store: openTables({ client: dynamodb, ...others, mapping, now: Date.now }), created: [] };
@@ -263,6 +264,16 @@ interface Stores {
   readonly dynamodb: DynamoDBClient;
   readonly objects: BlobStore;
   readonly close?: () => Promise<void>;
+}
+
+/** @throws BucketTakenError or MappingDiffersError if the bucket or Segment table has other logs */
+async function requireOwnBucket(
+  { names: { entryTable, segmentTable }, dynamodb, objects }: Stores,
+  mapping: SchemaMapping | undefined,
+): Promise<void> {
+  await requireClaim(objects, mapping && { table: entryTable, mapping });
+  if (mapping === undefined) return;
+  await requireMappedBooks(objects, new DynamoDbLogStore({ client: dynamodb, entryTable: segmentTable, segmentTable }));
 }
 
 function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }: Stores) {

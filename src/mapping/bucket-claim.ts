@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { BucketTakenError, MappingDiffersError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import { entryPlace } from '../log/item-codec.ts';
+import type { SegmentReader } from '../log/log-store.ts';
 import { MAPPING_ADVICE, type Meaning } from '../log/meaning.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
@@ -75,6 +76,27 @@ export async function requireClaim(blobs: Pick<BlobStore, 'get'>, owner: MappedT
         advice: `Give --mapping FILE and --entry-table '${claim.table}', or use another bucket or directory for other logs`,
       },
     );
+  }
+}
+
+/**
+ * Checks that the first registration does not shut out other logs: after it, commands without the
+ * mapping are refused. So a Segment table with logs in logfold's own schema is not for mapped logs.
+ * Takes no request more if the bucket is claimed, and otherwise reads the first segments.
+ * @param books the Segment table
+ * @throws BucketTakenError if the bucket is not claimed, and the table has a log in that schema
+ */
+export async function requireMappedBooks(
+  blobs: Pick<BlobStore, 'get'>,
+  books: Pick<SegmentReader, 'allSegments'>,
+): Promise<void> {
+  if ((await readJson(blobs, CLAIM)) !== undefined) return;
+  for await (const { log, layout } of books.allSegments({ index: 0, of: 1 }, () => undefined)) {
+    if (layout !== undefined) return;
+    throw new BucketTakenError("the Segment table has this log in logfold's own schema, which has no mapping", {
+      log,
+      advice: 'Use another Segment table and another bucket or directory for the logs of the mapping',
+    });
   }
 }
 

@@ -60,6 +60,17 @@ const CASES: Cases = {
     await releaseBucket();
     await here('create');
   },
+  'Use another Segment table and another bucket or directory for the logs of the mapping': async (refused) => {
+    const [entry = '', name = '', option = '', segments = '', ...words] = await mapped('beside');
+    await releaseBucket();
+    await here('create');
+    await refused(() => here('adopt', entry, name, ...words));
+    await refused(() => here('work', '--until-idle', entry, name, ...words));
+    // The logs that are there are not shut out.
+    await here('list');
+    await here('adopt', entry, name, option, segments, ...words);
+    await releaseBucket();
+  },
   "If table '…' was restored from '…', run 'logfold adopt --move-claim' with the options of this command. Otherwise use another bucket":
     async (refused) => {
       const [entry = '', name = '', ...words] = await mapped('lost');
