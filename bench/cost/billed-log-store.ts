@@ -143,9 +143,9 @@ export class BilledLogStore implements LogStore {
     entries.forEach(this.#onInsert);
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef, id?: Uint8Array): Promise<RootRef | undefined> {
     const before = await this.#entryItem(log, position);
-    const carried = await this.#inner.completeSnapshot(log, position, root);
+    const carried = await this.#inner.completeSnapshot(log, position, root, id);
     this.#write([changeUnits(before, await this.#entryItem(log, position))]);
     // The entry carries another root, which the adapter reads.
     if (carried !== root) await this.getEntry(log, position, CONSISTENT);

@@ -32,7 +32,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     putAhead: (items, unread) => of(unread.log).putAhead(items, unread),
     updateAttributes: (log, position, update) => of(log).updateAttributes(log, position, update),
     isRetryable: (error) => logs.isRetryable(error) || feed.isRetryable(error),
-    completeSnapshot: (log, position, root) => of(log).completeSnapshot(log, position, root),
+    completeSnapshot: (log, position, root, id) => of(log).completeSnapshot(log, position, root, id),
     replaceRoot: (log, position, from, to) => of(log).replaceRoot(log, position, from, to),
     advanceLastSnapshot: (log, position, from) => of(log).advanceLastSnapshot(log, position, from),
     removeForeign: (place, attributes) => of(place.log).removeForeign(place, attributes),

@@ -1,3 +1,4 @@
+import { equalBytes } from '../codec/bytes.ts';
 import { isChunkForm } from '../codec/chunk.ts';
 import { dateAt, type Value } from '../codec/value.ts';
 import { ClockInvalidError, UsageError } from '../errors.ts';
@@ -191,6 +192,11 @@ export function carriedRef(entry: Entry): RootRef | undefined {
   const key = entry.external ?? entry.file;
   if (key !== undefined) return { key };
   return entry.body?.format === 'bytes' ? { inline: entry.body.bytes } : undefined;
+}
+
+/** Whether an entry has an id. True if the id is undefined: not every entry has one. */
+export function hasId(entry: Entry, id: Uint8Array | undefined): boolean {
+  return id === undefined || (entry.id !== undefined && equalBytes(entry.id, id));
 }
 
 /**

@@ -234,12 +234,13 @@ export interface AheadAppender {
 export interface SnapshotPublisher extends ForeignRemover {
   /**
    * Writes a root onto a Snapshot entry that has no body.
+   * @param id that of the entry, if it has one: another entry at its position gets no root
    * @returns the reference that the entry carries afterwards: the given one, or an earlier one,
    * even of another program; undefined if the entry carries a body that is no reference
    * @throws EntryNotFoundError if the entry does not exist
    * @throws TooLargeError if an inline root makes the item larger than DynamoDB allows
    */
-  completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined>;
+  completeSnapshot(log: LogId, position: Position, root: RootRef, id?: Uint8Array): Promise<RootRef | undefined>;
 
   /**
    * Replaces the root of a Snapshot entry if the entry still carries exactly `from` and its segment

@@ -403,6 +403,17 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       (each) => each.position.entry,
     );
 
+  test('it completes a snapshot only on the entry with the given id', async () => {
+    const log = await createLog(store);
+    const position = { segment: 0, entry: 1 };
+    const entry = { log, position, created: NOON, type: RESERVED_TYPES.snapshot, version: 1, id: ID };
+    await store.putEntries([entry]);
+    const other = store.completeSnapshot(log, position, ROOT, ID.toReversed());
+    await expect(other).rejects.toThrow(EntryNotFoundError);
+    expect(await store.getEntry(log, position, CONSISTENT)).toEqual(entry);
+    expect(await store.completeSnapshot(log, position, ROOT, ID)).toEqual(ROOT);
+  });
+
   test('it returns a segment in a consistent list after its write', async () => {
     const log = await createLog(store);
     expect(await store.putSegment(segmentOf(log, 1))).toBe(true);

@@ -31,8 +31,8 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
     putAhead: (items, unread) => intercept('putAhead', () => inner.putAhead(items, unread)),
     updateAttributes: (log, position, update) =>
       intercept('updateAttributes', () => inner.updateAttributes(log, position, update)),
-    completeSnapshot: (log, position, root) =>
-      intercept('completeSnapshot', () => inner.completeSnapshot(log, position, root)),
+    completeSnapshot: (log, position, root, id) =>
+      intercept('completeSnapshot', () => inner.completeSnapshot(log, position, root, id)),
     replaceRoot: (log, position, from, to) =>
       intercept('replaceRoot', () => inner.replaceRoot(log, position, from, to)),
     advanceLastSnapshot: (log, position, from) =>

@@ -143,8 +143,8 @@ export class RecordedLogStore implements WatchedTables {
     return present;
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
-    const carried = await this.#inner.completeSnapshot(log, position, root);
+  async completeSnapshot(log: LogId, position: Position, root: RootRef, id?: Uint8Array): Promise<RootRef | undefined> {
+    const carried = await this.#inner.completeSnapshot(log, position, root, id);
     await this.#modified(log, position);
     return carried;
   }

@@ -21,7 +21,7 @@ async function twoLives(former: (sheet: SheetLog) => Promise<void>) {
   const { blobs } = first;
   const store = new ArchivedLogStore(second.tables, { blobs, platform: nativePlatform });
   const deps = { ...second.deps, blobs, store, rangeEntries: 2 };
-  return { second, deps };
+  return { first, second, deps };
 }
 
 const ROWS = Array.from({ length: 9 }, (_, row) => [`present ${row}`]);
@@ -55,6 +55,20 @@ test('a build ignores progress of a deleted log with the same id and equal times
   const result = await completeSnapshot(deps, { kind: 'snapshot', log: second.log, position });
   const ignored = ['the last entry before it has changed'];
   expect(result).toMatchObject({ outcome: 'built', base: undefined, ignored });
+  const { draft } = await loadState(deps, second.log);
+  expect(await readRows(draft)).toEqual(ROWS);
+});
+
+test('a build that has read a deleted log gives the next log no snapshot', { tags: ['I1'] }, async () => {
+  const { first, second, deps } = await twoLives(async (sheet) => {
+    await sheet.snapshot();
+  });
+  await edits(second);
+  const position = await second.snapshot();
+  const job = { kind: 'snapshot', log: second.log, position } as const;
+  const late = completeSnapshot({ ...deps, store: first.deps.store }, job);
+  await expect(late).rejects.toMatchObject({ code: 'ENTRY_NOT_FOUND', ...position });
+  expect(await completeSnapshot(deps, job)).toMatchObject({ outcome: 'built', base: undefined });
   const { draft } = await loadState(deps, second.log);
   expect(await readRows(draft)).toEqual(ROWS);
 });

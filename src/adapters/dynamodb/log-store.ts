@@ -5,7 +5,7 @@ import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
-import { carriedRef, type Entry, type EntryHead, type RootRef, sameRoot } from '../../log/entry.ts';
+import { carriedRef, type Entry, type EntryHead, hasId, type RootRef, sameRoot } from '../../log/entry.ts';
 import { entryDecoder } from '../../log/entry-json.ts';
 import {
   decodeEntry,
@@ -193,20 +193,24 @@ export class DynamoDbLogStore implements LogStore {
     return item;
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef, id?: Uint8Array): Promise<RootRef | undefined> {
     const { name, value } = rootAttribute(root);
+    const isEntry = id === undefined ? '' : ' AND I = :id';
     const written = await this.#requests.update({
       TableName: this.#entryTable,
       Key: entryKey(log, position),
       UpdateExpression: `SET ${name} = :root`,
-      ConditionExpression:
-        'attribute_exists(S) AND attribute_not_exists(E) AND (attribute_not_exists(B) OR attribute_type(B, :null))',
-      ExpressionAttributeValues: { ':root': value, ':null': { S: 'NULL' } },
+      ConditionExpression: `attribute_exists(S) AND attribute_not_exists(E) AND (attribute_not_exists(B) OR attribute_type(B, :null))${isEntry}`,
+      ExpressionAttributeValues: {
+        ':root': value,
+        ':null': { S: 'NULL' },
+        ...(id !== undefined && { ':id': { B: id } }),
+      },
     });
     if (written) return root;
     const where = { log, segment: position.segment, entry: position.entry };
     const entry = await this.getEntry(log, position, { consistent: true });
-    if (entry === undefined) throw new EntryNotFoundError('the entry does not exist', where);
+    if (entry === undefined || !hasId(entry, id)) throw new EntryNotFoundError('the entry does not exist', where);
     return carriedRef(entry);
   }
 

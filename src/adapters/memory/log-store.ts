@@ -5,7 +5,7 @@ import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { Entry, EntryHead } from '../../log/entry.ts';
-import { carriedRef, type RootRef, sameRoot } from '../../log/entry.ts';
+import { carriedRef, hasId, type RootRef, sameRoot } from '../../log/entry.ts';
 import {
   archiveAttributes,
   decodeEntry,
@@ -138,8 +138,9 @@ export class MemoryLogStore implements LogStore {
     return undefined;
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef, id?: Uint8Array): Promise<RootRef | undefined> {
     const stored = this.#entryOrFail(log, position);
+    if (!hasId(stored, id)) throw entryNotFound(log, position);
     const existing = carriedRef(stored);
     if (existing !== undefined || stored.body !== undefined) return existing;
     const { name, value } = rootAttribute(root);

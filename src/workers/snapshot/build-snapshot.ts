@@ -164,7 +164,7 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
   }
   const ref = await saveRoot(deps.blobs, place, encoded);
   if (isForeign) await removeForeignRoot(deps, place);
-  const carried = await deps.tables.completeSnapshot(log, position, ref);
+  const carried = await deps.tables.completeSnapshot(log, position, ref, snapshotEntry.id);
   if (carried === undefined || !isRootForm(log, carried)) return passedOver(position, foreignRoot(place));
   const other = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
   const seen = pointer === undefined ? segment?.lastSnapshot : undefined;
