@@ -12,6 +12,7 @@ import { plant } from './plant.ts';
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** The parts of the repository that the simulation and the tests need. */
 const PARTS = [
+  'bin',
   'src',
   'handlers',
   'bench',
