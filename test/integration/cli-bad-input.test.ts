@@ -3,10 +3,12 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { runCli, runShell } from '../support/cli.ts';
 import { type Attributes, CliPlace, type Damage, type Refusal, refusalOf } from '../support/cli-place.ts';
+import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 import { Random } from '../support/random.ts';
 
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
@@ -286,11 +288,19 @@ describe('invalid arguments', () => {
 });
 
 describe('a missing or unreachable place', () => {
-  const region = { AWS_REGION: 'eu-central-1' };
+  const region: Record<string, string> = { AWS_REGION: 'eu-central-1' };
   const keys = { AWS_ACCESS_KEY_ID: 'local', AWS_SECRET_ACCESS_KEY: 'local' };
   const inAws = (...words: readonly string[]) => {
     return [...words, '--entry-table', 'Entries-X', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
   };
+  let aws: LocalAws;
+
+  beforeAll(async () => {
+    aws = await startLocalAws();
+    await aws.s3.send(new CreateBucketCommand({ Bucket: 'bucket-z' }));
+    region.AWS_ENDPOINT_URL_S3 = aws.server.address;
+  });
+  afterAll(() => aws.stop());
 
   test('only create makes a data directory of a missing or empty one', async () => {
     const parent = await mkdtemp(join(tmpdir(), 'logfold-typo-'));

@@ -128,24 +128,37 @@ function file(name: string): string {
   return join(directory, name === 'CSV' ? 'data.csv' : `${name.toLowerCase()}.json`);
 }
 
-/** An empty place in which the script runs. */
-interface World {
-  readonly place: CliPlace;
+/** The words and the environment that lead a command to a place. */
+interface Way {
   readonly words: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
 }
 
+/** An empty place in which the script runs. */
+interface World extends Way {
+  readonly place: CliPlace;
+  /** To the other directory or bucket that mapped logs need. */
+  readonly mapped: Way;
+  readonly close: () => Promise<void>;
+}
+
 async function openLocal(): Promise<World> {
-  const place = await CliPlace.open();
-  await putOrders(place);
-  return { place, words: place.words, environment: {} };
+  const [place, other] = [await CliPlace.open(), await CliPlace.open()];
+  for (const each of [place, other]) await putOrders(each);
+  const environment = {};
+  const close = async () => {
+    await place.close();
+    await other.close();
+  };
+  return { place, words: place.words, environment, mapped: { words: other.words, environment }, close };
 }
 
 /** DynamoDB, S3 and their streams at endpoints of AWS clients. */
 async function openAws(bucket: string): Promise<World> {
   const place = await CliPlace.open();
   await putOrders(place);
-  await aws.s3.send(new CreateBucketCommand({ Bucket: bucket }));
+  const other = `${bucket}-orders`;
+  for (const each of [bucket, other]) await aws.s3.send(new CreateBucketCommand({ Bucket: each }));
   await withClient(place, async (client) => {
     await ensureTables(client, { entryTable: 'Entry', segmentTable: 'Segment' });
     await ensureSegmentTable(client, 'order-segments');
@@ -161,7 +174,8 @@ async function openAws(bucket: string): Promise<World> {
     LOGFOLD_SEGMENT_TABLE: 'Segment',
     LOGFOLD_BUCKET: bucket,
   };
-  return { place, words: [], environment };
+  const mapped = { words: [], environment: { ...environment, LOGFOLD_BUCKET: other } };
+  return { place, words: [], environment, mapped, close: () => place.close() };
 }
 
 async function putOrders(place: CliPlace): Promise<void> {
@@ -198,7 +212,7 @@ interface Outcome {
 }
 
 /** Runs the script. Every process has pipes instead of a terminal, and no controlling terminal. */
-async function runScript({ place, words, environment }: World, format: 'json' | 'text'): Promise<readonly Outcome[]> {
+async function runScript(world: World, format: 'json' | 'text'): Promise<readonly Outcome[]> {
   const outcomes: Outcome[] = [];
   let log = '';
   try {
@@ -206,6 +220,7 @@ async function runScript({ place, words, environment }: World, format: 'json' | 
       const own = step.words.map((word) =>
         word === 'LOG' ? log : /^(?:FILE|CSV|MAPPING)$/.test(word) ? file(word) : word,
       );
+      const { words, environment } = step.words.includes('--mapping') ? world.mapped : world;
       const all = [...own, ...words, ...(format === 'json' ? ['--json'] : [])];
       const answer = await runCli(all, {
         environment,
@@ -213,13 +228,13 @@ async function runScript({ place, words, environment }: World, format: 'json' | 
         ...(step.input !== undefined && { input: step.input }),
       });
       log ||= /[0-9a-f-]{36}/.exec(answer.stdout)?.[0] ?? '';
-      const hide = (text: string): string => text.replaceAll(log, 'LOG').replaceAll(place.directory, 'DIRECTORY');
+      const hide = (text: string): string => text.replaceAll(log, 'LOG').replaceAll(/\S*logfold-cli-\w+/g, 'DIRECTORY');
       const common =
         format === 'json' ? documentsOf(answer, step).map((each) => withoutChance(each, hide)) : textOf(answer, hide);
       outcomes.push({ words: step.words.join(' '), answer, common });
     }
   } finally {
-    await place.close();
+    await world.close();
   }
   return outcomes;
 }

@@ -109,6 +109,13 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
   },
   'logs.client.addEntry': async () => logs.client.addEntry(log, set(`added ${++appended}`)),
   'logs.client.addSnapshot': async () => logs.client.addSnapshot(log),
+  'logs.client.loadBody': async () => {
+    const body = 'x'.repeat(20_000);
+    const { position } = await logs.client.addEntry(log, set(body));
+    const { entries } = await logs.client.query(log, { from: position });
+    const [entry] = (await Array.fromAsync(entries)).flat();
+    return expect(entry && (await logs.client.loadBody(entry))).toEqual([[0, 1, body]]);
+  },
   'logs.client.saveFile': async () => {
     const file = await logs.client.saveFile(log, async function* () {
       yield new TextEncoder().encode('city\n');
