@@ -1,5 +1,5 @@
 import type { ChunkStore } from '../codec/chunk.ts';
-import { EntryGapError, HistoryGoneError } from '../errors.ts';
+import { EntryGapError, EntryNotFoundError, HistoryGoneError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
@@ -12,7 +12,15 @@ import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
 import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
-import { hasSameLastItem, lastItemHash, requireLastItem } from './last-item.ts';
+import {
+  hasSameLastItem,
+  isMapped,
+  isSameForFold,
+  type LastItem,
+  lastItemHash,
+  readLastItem,
+  requireLastItem,
+} from './last-item.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import type { Root } from './root.ts';
 import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
@@ -86,6 +94,8 @@ export interface IgnoredProgress {
  * @throws any error that stops a log, and any transient error
  */
 export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
+  // Read before the base is compared: then no change while the build reads goes unnoticed.
+  const [before] = await Promise.allSettled([isMapped(deps, log) ? readLastItem(deps, log, options.at) : undefined]);
   const found = await findBase(deps, log, options);
   const from = found.root?.position ?? START;
   const looks = options.progress === 'always' || (options.progress === 'if far' && isFar(deps, from, options.at));
@@ -93,7 +103,7 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
   const ignored: IgnoredProgress[] = [];
   const rest = { rebuiltBecause: found.unusable, progress, ignored };
   const build = (base: Root | undefined): ReturnType<typeof buildFrom> =>
-    buildFrom(deps, log, base, options).catch(async (error: unknown) => {
+    buildFrom(deps, log, base, { ...options, before }).catch(async (error: unknown) => {
       if (error instanceof EntryGapError) await requireHistory(deps, log, error, found.unusable);
       throw error;
     });
@@ -174,7 +184,7 @@ async function buildFrom(
   deps: BuildDeps,
   log: LogId,
   base: Root | undefined,
-  { at, shouldStop, stopsBefore }: BuildOptions,
+  { at, shouldStop, stopsBefore, before }: BuildOptions & { readonly before: ReadBefore },
 ): Promise<Pick<Built, 'root' | 'base' | 'entries' | 'chunks'>> {
   const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, {
     ...deps.nodes,
@@ -185,13 +195,15 @@ async function buildFrom(
   const from = base?.position ?? START;
   const source = { store: deps.store, types, rangeEntries: deps.rangeEntries };
   let reached = at;
+  let lastFolded: Entry | undefined;
   async function* steps(): AsyncGenerator<readonly Entry[]> {
     for await (const step of inSteps(readEntries(source, log, { from, to: at }), deps.rangeEntries ?? STEP_ENTRIES)) {
       const stop = stopsBefore && (await findEntry(step, stopsBefore));
+      const folded = stop === undefined ? step : step.slice(0, step.indexOf(stop));
+      lastFolded = folded.findLast(({ type }) => !types.includes(type)) ?? lastFolded;
       if (stop !== undefined) {
         reached = stop.position;
-        const rest = step.slice(0, step.indexOf(stop));
-        if (rest.length > 0) yield rest;
+        if (folded.length > 0) yield folded;
         return;
       }
       // The step is folded when the generator resumes.
@@ -216,19 +228,55 @@ async function buildFrom(
   draft.use.check();
   draft.use.finish();
   const { name, version } = deps.reducer;
-  const mapping = ownFingerprint(deps, log);
-  // In logfold's own schema a snapshot leaves with the entries of its log, and progress does not.
-  const isStated = mapping !== undefined || comparePositions(reached, at) < 0;
   const root: Root = {
     log,
     position: reached,
     reducer: { name, version },
-    mapping,
-    lastItem: isStated ? await lastItemHash(deps, log, reached) : undefined,
+    mapping: ownFingerprint(deps, log),
+    lastItem: await lastItemOf(deps, log, { at, reached, before, lastFolded }),
     stateHash: stateHash(deps.platform, state),
     state,
   };
   return { root, base: base?.position, entries, chunks: nodes.counts };
+}
+
+/**
+ * The last item before the position of a build, read before all others. An error matters only if
+ * the fold succeeds: the fold names the first item that cannot be read.
+ */
+type ReadBefore = PromiseSettledResult<LastItem | undefined>;
+
+interface Folded {
+  readonly at: Position;
+  readonly reached: Position;
+  readonly before: ReadBefore;
+  /** The last item that was folded; undefined if there is none since the base. */
+  readonly lastFolded: Entry | undefined;
+}
+
+/**
+ * The hash that a root states. In a mapped log, it checks that the last item is as it was before
+ * the build read. Otherwise the state may be a mixture of two lives of the log.
+ * @throws EntryNotFoundError if it is another one; a retry compares the base again
+ */
+async function lastItemOf(
+  deps: BuildDeps,
+  log: LogId,
+  { at, reached, before, lastFolded }: Folded,
+): Promise<Uint8Array | undefined> {
+  const isPart = comparePositions(reached, at) < 0;
+  // In logfold's own schema a snapshot leaves with the entries of its log, and progress does not.
+  if (!isMapped(deps, log)) return isPart ? lastItemHash(deps, log, reached) : undefined;
+  if (before.status === 'rejected') throw before.reason;
+  const known = before.value;
+  const now = isPart || lastFolded === undefined ? await readLastItem(deps, log, at) : known;
+  const last = isPart ? await readLastItem(deps, log, reached) : now;
+  const isSame = (a: Entry | undefined, b: Entry | undefined): boolean =>
+    a === undefined || b === undefined ? a === b : isSameForFold(a, b);
+  if (isSame(known?.entry, now?.entry) && (lastFolded === undefined || isSame(last?.entry, lastFolded))) {
+    return last?.hash;
+  }
+  throw new EntryNotFoundError('the application changed items while a build read them', { log, ...at });
 }
 
 /** Splits pages into steps of at most `most` entries. */

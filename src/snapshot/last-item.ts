@@ -5,7 +5,8 @@ import { SourceChangedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, type Position } from '../ids/position.ts';
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
-import type { ReservedTypes } from '../log/entry.ts';
+import type { Entry, ReservedTypes, StoredBody } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
 import type { SegmentRange } from '../log/log-store.ts';
 import { mayLackEntries } from '../log/segment.ts';
 import type { Root } from './root.ts';
@@ -23,6 +24,24 @@ const CONSISTENT = { consistent: true };
 /** The attributes that tell entries of logfold's own schema apart. A root is written later. */
 const IDENTIFYING = ['T', 'C', 'Q', 'I'] as const;
 
+/** The last item before a position. */
+export interface LastItem {
+  readonly entry: Entry;
+  /** As {@link lastItemHash}. */
+  readonly hash: Uint8Array;
+}
+
+/**
+ * The last entry before a position and its hash. Takes one request, or two at the beginning of a
+ * segment.
+ * @returns undefined if the entry is missing
+ * @throws ItemInvalidError if it cannot be read
+ */
+export async function readLastItem(stores: ItemStores, log: LogId, position: Position): Promise<LastItem | undefined> {
+  const item = await lastStoredItem(stores, log, position);
+  return item && { entry: decodeEntry(item), hash: hashOf(stores, log, item) };
+}
+
 /**
  * The hash of the last entry before a position. In a mapped log this is the application's last item
  * as a fold reads it, otherwise the last entry without its body. Takes one request, or two at the
@@ -30,17 +49,49 @@ const IDENTIFYING = ['T', 'C', 'Q', 'I'] as const;
  * @returns undefined if the entry is missing
  */
 export async function lastItemHash(
-  { store, platform, types }: ItemStores,
+  stores: ItemStores,
   log: LogId,
   position: Position,
 ): Promise<Uint8Array | undefined> {
-  const range = await lastItemRange(store, log, position);
+  const item = await lastStoredItem(stores, log, position);
+  return item && hashOf(stores, log, item);
+}
+
+async function lastStoredItem(stores: ItemStores, log: LogId, position: Position): Promise<StoredItem | undefined> {
+  const range = await lastItemRange(stores.store, log, position);
   if (range === undefined) return undefined;
-  const isMapped = store.meaningOf?.(log) !== undefined;
-  const items = (await Array.fromAsync(store.items(log, range, CONSISTENT))).flat();
-  const item = items.findLast(({ T }) => !isMapped || (T?.S !== undefined && !types.includes(T.S)));
-  const names = isMapped ? FOLDED : IDENTIFYING;
-  return item && platform.sha256(encodeValue(names.map((name) => canonical(item[name]))));
+  const items = (await Array.fromAsync(stores.store.items(log, range, CONSISTENT))).flat();
+  return items.findLast(({ T }) => !isMapped(stores, log) || (T?.S !== undefined && !stores.types.includes(T.S)));
+}
+
+function hashOf(stores: ItemStores, log: LogId, item: StoredItem): Uint8Array {
+  const names = isMapped(stores, log) ? FOLDED : IDENTIFYING;
+  return stores.platform.sha256(encodeValue(names.map((name) => canonical(item[name]))));
+}
+
+/** Whether two entries are the same for a fold. */
+export function isSameForFold(a: Entry, b: Entry): boolean {
+  return equalBytes(foldedBytes(a), foldedBytes(b));
+}
+
+function foldedBytes({ type, version, created, number, body }: Entry): Uint8Array {
+  return encodeValue([
+    type,
+    version,
+    created,
+    number ?? null,
+    body === undefined ? [] : [body.format, contentOf(body)],
+  ]);
+}
+
+function contentOf(body: StoredBody): Value {
+  if (body.format === 'native') return body.value;
+  return body.format === 'json' ? body.text : body.bytes;
+}
+
+/** Whether the items of an application are the entries of a log. */
+export function isMapped({ store }: Pick<ItemStores, 'store'>, log: LogId): boolean {
+  return store.meaningOf?.(log) !== undefined;
 }
 
 /** Whether a root states no last item, or the one that the log still has. */
@@ -57,7 +108,7 @@ export async function hasSameLastItem(stores: ItemStores, { log, position, lastI
  */
 export async function requireLastItem(stores: ItemStores, { log, position, lastItem }: Root): Promise<void> {
   // A reader in a page has no items, only what its server answers.
-  if (lastItem === undefined || stores.store.meaningOf?.(log) === undefined) return;
+  if (lastItem === undefined || !isMapped(stores, log)) return;
   const found = await lastItemHash(stores, log, position);
   if (found !== undefined && equalBytes(found, lastItem)) return;
   if (found === undefined && (await mayHaveExpired(stores, log, position))) return;

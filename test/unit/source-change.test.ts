@@ -65,13 +65,14 @@ class Source {
 }
 
 /** The same store, which notes the reads. */
-function interceptReads(store: LogReader, reads: string[]): LogReader {
+function interceptReads(store: LogReader, reads: string[], onRead = () => {}): LogReader {
   return new Proxy(store, {
     get: (target, name) => {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== 'function') return member;
       return (...given: unknown[]) => {
         if (typeof name === 'string' && name !== 'meaningOf') reads.push(name);
+        onRead();
         return Reflect.apply(member, target, given);
       };
     },
@@ -104,6 +105,21 @@ test('a log that was deleted and began again does not continue from the old snap
   expect(await source.snapshot(log, NEXT)).toMatchObject({ outcome: 'stopped', stop: { code: 'SOURCE_CHANGED' } });
   expect(await runJob(source.deps, { kind: 'rebuild', log })).toMatchObject({ outcome: 'rebuilt' });
   expect(await source.snapshot(log, NEXT)).toMatchObject({ outcome: 'present' });
+  expect(await replay({ ...source.deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
+});
+
+test('a build during which the log begins again makes no snapshot of both lives', { tags: ['I1'] }, async () => {
+  const source = new Source();
+  const log = await source.logs.create(14, TENS);
+  const all = Array.from({ length: 14 }, (_, index) => index);
+  const reads: string[] = [];
+  const store = interceptReads(source.deps.store, reads, () => {
+    if (reads.filter((name) => name === 'entries').length === 3) source.change(log, all, OTHER);
+  });
+  const job = { kind: 'snapshot', log, position: { segment: 1, entry: 0 } } as const;
+  const mixed = runJob({ ...source.deps, store, rangeEntries: 4 }, job);
+  await expect(mixed).rejects.toMatchObject({ code: 'ENTRY_NOT_FOUND', ...job.position });
+  expect(await runJob(source.deps, job)).toMatchObject({ outcome: 'built' });
   expect(await replay({ ...source.deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
 });
 
