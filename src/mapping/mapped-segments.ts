@@ -75,7 +75,8 @@ export class MappedSegments {
 
   /**
    * As {@link SegmentReader.newestSegments}. Takes one query of each table. If the newest segment
-   * is not recorded, it takes another one, and reads an item for each such segment.
+   * is not recorded, it takes another one, and reads an item for each such segment. If the
+   * application deleted items of several segments, it takes more queries.
    * @throws LogNotFoundError if the log has items, but a consistent read shows no record
    */
   async newest(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
@@ -94,7 +95,10 @@ export class MappedSegments {
     }
     const inferred = await Array.fromAsync(this.#inferred(last, newest, limit));
     const visible = records.filter((record) => isVisible(record, countOf(newest)));
-    return [...inferred.reverse(), ...visible].slice(0, limit);
+    const found = [...inferred.reverse(), ...visible].slice(0, limit);
+    if (found.length === limit || records.length < most) return found;
+    // The application has deleted items, so that more segments than one are not visible.
+    return (await this.newest(log, 4 * limit, consistency)).slice(0, limit);
   }
 
   /** As {@link SegmentReader.getSegment}. */

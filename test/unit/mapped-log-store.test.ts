@@ -80,6 +80,15 @@ describe('a mapped log', () => {
     expect(await reader.getSegment(log, 2, CONSISTENT)).toBeUndefined();
   });
 
+  test('the segments of a log whose application deleted most items are those that have begun', async () => {
+    const logs = new MappedLogs();
+    const log = await logs.create(35);
+    for (let index = 3; index < 35; index++) logs.items.delete(orderItem(log, index));
+    for (const limit of [1, 2]) {
+      expect(await logs.store.newestSegments(log, limit, CONSISTENT)).toMatchObject([{ segment: 0 }]);
+    }
+  });
+
   test('a body that cannot be read fails its own segment only, not the one that begins behind it', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(9);
