@@ -925,6 +925,32 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'mixed-lives',
+    fault: 'a build does not look whether its log began again while it read',
+    test: 'test/simulation/source.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'snapshot/build.ts',
+        from: '    a === undefined || b === undefined ? a === b : isSameForFold(a, b);\n',
+        to: '    a === undefined || b === undefined || !isSameForFold(a, b) || true;\n',
+      },
+    ],
+  },
+  {
+    name: 'shortened-log-unseen',
+    fault: 'a reader does not find the segments of a log whose application deleted many items',
+    test: 'test/simulation/source.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'mapping/mapped-segments.ts',
+        from: '    if (found.length === limit || records.length < most) return found;\n',
+        to: '    if (found.length <= limit) return found;\n',
+      },
+    ],
+  },
+  {
     name: 'progress-of-deleted-log',
     fault: 'a build continues from progress of a deleted log with the same id',
     test: 'test/unit/same-id-again.test.ts',
