@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import { dateAt } from '../codec/value.ts';
-import { FeedGroupBusyError } from '../errors.ts';
+import { FeedGroupBusyError, shellWord } from '../errors.ts';
 import type { FeedPlace, GroupLease, GroupStore } from '../feed/group-store.ts';
 import { epochSeconds } from '../log/entry.ts';
 
@@ -197,6 +197,6 @@ function isOver({ until }: GroupLease, now: number): boolean {
 function busy(group: string, lease: GroupLease): FeedGroupBusyError {
   const until = dateAt(lease.until).toISOString();
   return new FeedGroupBusyError(`another member of group '${group}' reads the feed`, {
-    advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\`, on the command line --follow. If that member is gone, run 'logfold feed --group ${group} --release'`,
+    advice: `Try again when it has ended, at the latest after ${until}, or wait with \`follow\`, on the command line --follow. If that member is gone, run 'logfold feed --group ${shellWord(group)} --release'`,
   });
 }

@@ -70,7 +70,8 @@ export abstract class LogfoldError extends Error {
     this.segment ??= where.segment;
     this.entry ??= where.entry;
     this.type ??= where.type;
-    this.message = describe(this.reason, this);
+    const { log, segment, entry, type } = this;
+    this.message = describe(this.reason, { log, segment, entry, type, advice: this.#advice });
     return this;
   }
 
@@ -102,8 +103,16 @@ function describeWhere(where: Where): string {
 }
 
 function withLogId(advice: string | undefined, log: string | undefined): string | undefined {
-  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => shellWord(log));
+  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => logWord(log));
 }
+
+/** An id as one word of a shell command. One that begins with a hyphen would be an option. */
+function logWord(log: string): string {
+  return log.startsWith('-') ? shellWord(log).replace('-', HYPHEN) : shellWord(log);
+}
+
+/** Stands for the first character of an id. {@link unprintable} gives it back. */
+const HYPHEN = '\\u{2d}';
 
 /**
  * A text in which escapes replace characters that move a cursor or cannot be seen, and each
@@ -113,12 +122,12 @@ export function printable(text: string): string {
   return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]|\\(?=u\{)/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
 }
 
-/** The inverse of {@link printable}. Other escapes stay as they are. */
+/** The inverse of {@link printable}. Other escapes stay as they are, except that of a hyphen. */
 export function unprintable(text: string): string {
   return text.replaceAll(/\\u\{([0-9a-f]{1,6})\}/g, (found, digits: string) => {
     const code = Number.parseInt(digits, 16);
     const character = code > 0x10ffff ? '' : String.fromCodePoint(code);
-    return printable(character) === found || character === '\\' ? character : found;
+    return printable(character) === found || character === '\\' || found === HYPHEN ? character : found;
   });
 }
 

@@ -261,7 +261,7 @@ describe('a log of any reducer', () => {
         { key: 3, value: ['second'] },
       ]),
     );
-    expect(stderr).toContain("continue with --from '4'");
+    expect(stderr).toContain('continue with --from 4.');
   });
 
   test('gets an entry once, however often its line is appended', async () => {

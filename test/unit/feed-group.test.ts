@@ -181,6 +181,14 @@ describe('a consumer group', () => {
     expect(await Array.fromAsync(fed.logs.feed.consume('mail'))).toHaveLength(2);
   });
 
+  test('the advice names a group as one word of a shell command', async () => {
+    const { fed } = await fedLog(1);
+    const name = "the $(team)'s";
+    await fed.logs.feed.consume(name).next();
+    const refused = Array.fromAsync(fed.logs.feed.consume(name));
+    await expect(refused).rejects.toThrow("'logfold feed --group 'the $(team)'\\''s' --release'");
+  });
+
   test('two members work one after the other', async () => {
     const { fed, log } = await fedLog(2);
     const stop = new AbortController();

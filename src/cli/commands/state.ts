@@ -1,5 +1,5 @@
 import type { DocumentState } from '../../client/document-state.ts';
-import { printable, UsageError } from '../../errors.ts';
+import { printable, shellWord, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
@@ -149,7 +149,8 @@ function describeMissing({ mapNames }: DocumentState, name: string): string | un
 }
 
 function describeNext(next: Key, prefix: string | undefined): string {
-  return prefix === undefined ? `continue with --from '${next}'` : `raise --limit, or continue with --from '${next}'`;
+  const how = `continue with --from ${shellWord(String(next))}`;
+  return prefix === undefined ? how : `raise --limit, or ${how}`;
 }
 
 /** Reads a key as the keys of the map are: as a number or as text. */
