@@ -122,6 +122,9 @@ interface Rest {
   readonly most: number;
 }
 
+/** A missing item of a mapped log takes the virtual entry behind it with it. */
+const LOST_TOGETHER = 2;
+
 const CLOSED: Rest = { mayBeOpen: false, isFresh: true, most: Number.POSITIVE_INFINITY };
 
 /**
@@ -151,8 +154,9 @@ async function* readRest(
     if (wanted.length > 0) yield wanted;
   }
 
-  // If only the last entry of the range is missing, the range does not show the entries behind it.
-  if (next >= first - 1 && first < end && last?.type !== endSegment) {
+  // If only the last entries of the range are missing, the range does not show the entries behind
+  // them.
+  if (next >= first - LOST_TOGETHER && first < end && last?.type !== endSegment) {
     const newest = await store.newestEntry(log, segment, { consistent: false });
     const to = Math.min((newest?.position.entry ?? 0) + 1, end);
     for await (const page of readNumbers({ ...reading, advice: ADVICE }, { segment, from: next, to })) {

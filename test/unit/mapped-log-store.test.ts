@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { EntryGapError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
@@ -9,7 +10,7 @@ import { readEntries } from '../../src/log/read-entries.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON, recordRequests } from '../support/logs.ts';
-import { MappedLogs, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
+import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -56,6 +57,24 @@ describe('a mapped log', () => {
       '1/5 Set 14 +13',
       '1/6 logfold End Segment 14 +13',
     ]);
+  });
+
+  test.each([
+    { items: 6, snapshotEvery: 3 },
+    { items: 3, snapshotEvery: 1 },
+    { items: 4, snapshotEvery: 4 },
+  ])('a missing item is a gap, wherever the ranges of a read end: %o', async (sizes) => {
+    for (let lost = 0; lost < 6; lost++) {
+      const logs = new MappedLogs();
+      const log = newMappedLog();
+      for (let index = 0; index < lost + 3; index++) if (index !== lost) logs.items.insert(orderItem(log, index));
+      await logs.store.register(log, sizes);
+      for (let rangeEntries = 1; rangeEntries <= 8; rangeEntries++) {
+        const source = { store: logs.store, types: MAPPED_TYPES, rangeEntries };
+        const reading = allEntries(readEntries(source, log, { from: START, to: 'end' }));
+        await expect(reading, `item ${lost}, ranges of ${rangeEntries}`).rejects.toThrow(EntryGapError);
+      }
+    }
   });
 
   test('a segment that another process records between two reads is there', async () => {

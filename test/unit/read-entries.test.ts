@@ -118,11 +118,12 @@ describe('reading entries', () => {
     const requests: string[] = [];
     const store = recordRequests(new MemoryLogStore(), requests);
     await build(store, [2]);
+    const whole = { rangeEntries: 5 };
     requests.length = 0;
-    expect(await readOpen(store, { from: at(0, 1), to: 'end', newestSegment: 0 })).toEqual(['0/1']);
+    expect(await readOpen(store, { from: at(0, 1), to: 'end', newestSegment: 0 }, whole)).toEqual(['0/1']);
     expect(requests).toEqual(['entries']);
     requests.length = 0;
-    expect(await read(store, { from: at(0, 1), to: 'end' })).toEqual(['0/1']);
+    expect(await read(store, { from: at(0, 1), to: 'end' }, whole)).toEqual(['0/1']);
     expect(requests).toEqual(['newestSegments', 'entries']);
   });
 
