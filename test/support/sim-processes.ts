@@ -3,7 +3,12 @@ import { isInjected } from './sim-client.ts';
 import type { Pipeline } from './sim-pipeline.ts';
 import type { Ports, World } from './world.ts';
 
-const MAX_STEPS = 100_000;
+/**
+ * Far more than any history takes. Most take 20,000. The segments of a mapped log may have one item
+ * each, and every expire job reads all segments, an operation each: the longest of 5,000 histories
+ * took 189,000. So a history that passes this limit repeats something.
+ */
+const MAX_STEPS = 500_000;
 
 /** The part of a world that processes need. */
 type SimWorld<P> = Pick<World, 'scheduler' | 'random'> & { start(name: string): P };
