@@ -28,7 +28,7 @@ export interface StoredMeaning extends Pick<Meaning, 'bytes'> {
 
 /** Advice for a mapping that is not the bucket's. */
 export const MAPPING_ADVICE =
-  `Use the mapping in the object '${MAPPING_KEY}' of the bucket. To change it, run 'logfold adopt --replace-mapping' ` +
+  `Use the mapping that the object '${MAPPING_KEY}' of the bucket has in its field 'mapping'. To change it, run 'logfold adopt --replace-mapping' ` +
   'with the new one, which first compares all items';
 
 /** The stores of a reader that checks by which mapping a snapshot or an archive was made. */

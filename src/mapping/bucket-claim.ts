@@ -80,6 +80,15 @@ export async function requireClaim(blobs: Pick<BlobStore, 'get'>, owner: MappedT
 }
 
 /**
+ * Checks that a bucket holds the logs of this table, or those of none yet, whatever their mapping.
+ * @throws BucketTakenError if the bucket holds the logs of another table or of other keys
+ */
+export async function requireTable(blobs: Pick<BlobStore, 'get'>, owner: MappedTable): Promise<void> {
+  const claim = await readJson(blobs, CLAIM);
+  if (claim !== undefined) requireSameClaim(claim, owner);
+}
+
+/**
  * Checks that the first registration does not shut out other logs: after it, commands without the
  * mapping are refused. So a Segment table with logs in logfold's own schema is not for mapped logs.
  * Takes no request more if the bucket is claimed, and otherwise reads the first segments.

@@ -65,9 +65,9 @@ class Place {
     };
   }
 
-  replace(to: SchemaMapping, dryRun = false) {
+  replace(mapping: SchemaMapping, dryRun = false, table = 'orders') {
     const { items } = this.logs;
-    return replaceMapping({ ...this.deps(ORDERS), items }, to, { dryRun });
+    return replaceMapping({ ...this.deps(ORDERS), items }, { table, mapping }, { dryRun });
   }
 
   /** The items of a log, as the application's table has them. */
@@ -161,4 +161,16 @@ test('a mapping is refused if only an archive has the item that differs', async 
   const log = await place.archived();
   place.loses(log, 0, 17);
   await expect(place.replace(NOTES)).rejects.toThrow(`order#${log}`);
+});
+
+test('a mapping is not replaced after a comparison of another table, or of nothing', { tags: ['I1'] }, async () => {
+  const place = new Place();
+  await place.archived();
+  await expect(place.replace(CONSTANT, false, 'orders-2')).rejects.toMatchObject({ code: 'BUCKET_TAKEN' });
+  const others = new Place();
+  await claimBucket(others.blobs, { table: 'orders', mapping: ORDERS });
+  await expect(others.replace(CONSTANT)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND' });
+  for (const { blobs } of [place, others]) {
+    expect(await readBucketMapping(blobs)).toEqual({ mapping: ORDERS, earlier: [] });
+  }
 });

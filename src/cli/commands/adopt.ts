@@ -120,7 +120,7 @@ async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment,
   const result = await output.during('Items', (progress) =>
     replaceMapping(
       { ...deps, items: mapped.items, onPage, onProgress: (items) => progress.update(items) },
-      mapped.mapping,
+      { table: mapped.table, mapping: mapped.mapping },
       { dryRun },
     ),
   );
@@ -139,7 +139,9 @@ async function moveTo(...[environment, output]: Parameters<Run>) {
   const text =
     from === undefined
       ? `The bucket belongs to no table yet; 'logfold adopt' lets it belong to ${table}.`
-      : `The bucket belonged to table ${from}, and belongs to ${table} now.`;
+      : from === table
+        ? `The bucket belonged to table ${table} already.`
+        : `The bucket belonged to table ${from}, and belongs to ${table} now.`;
   output.result({ from: from ?? null, to: table }, text);
 }
 

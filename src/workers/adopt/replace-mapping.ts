@@ -6,7 +6,14 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
-import { meaningOf, moveClaim, readBucketMapping, storeMapping } from '../../mapping/bucket-claim.ts';
+import {
+  type MappedTable,
+  meaningOf,
+  moveClaim,
+  readBucketMapping,
+  requireTable,
+  storeMapping,
+} from '../../mapping/bucket-claim.ts';
 import { namedByKey } from '../../mapping/key-pattern.ts';
 import { MAPPED_TYPES } from '../../mapping/layout.ts';
 import type { MappedItems } from '../../mapping/mapped-items.ts';
@@ -14,6 +21,7 @@ import { meaningParts } from '../../mapping/meaning.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { type ItemPlace, toApplicationItem, toEntryItem } from '../../mapping/translate.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
+import { CLAIM_KEY, MAPPING_KEY } from '../../store/keys.ts';
 
 export interface ReplaceMappingDeps {
   readonly tables: TableReader;
@@ -45,14 +53,17 @@ export interface ReplacedMapping {
  * snapshots and archives of the old mapping are those of the new one too.
  *
  * Nothing may append under the old mapping meanwhile: deploy the new one first.
- * @throws MappingDiffersError at the first item that becomes another entry, or if the keys differ;
- * then nothing is changed
+ * @param owner the application's table and the new mapping
+ * @throws MappingDiffersError at the first item that becomes another entry, or if the keys differ
+ * @throws BucketTakenError if the bucket holds the logs of another table
+ * @throws LogNotFoundError if there is no item to compare; after each error nothing is changed
  */
 export async function replaceMapping(
   deps: ReplaceMappingDeps,
-  to: SchemaMapping,
+  owner: MappedTable,
   { dryRun }: { readonly dryRun: boolean },
 ): Promise<ReplacedMapping> {
+  const { table, mapping: to } = owner;
   const from = await readBucketMapping(deps.blobs);
   const counts = { logs: 0, items: 0, archived: 0, unfit: 0 };
   if (from === undefined) {
@@ -67,11 +78,21 @@ export async function replaceMapping(
       advice: 'Use another Segment table and another bucket for the new mapping',
     });
   }
+  await requireTable(deps.blobs, owner);
   for await (const { log, segment } of deps.tables.allSegments()) {
     // Each registered log has this segment.
     if (segment !== 0) continue;
     counts.logs++;
     await compareLog(deps, log, { from: from.mapping, to, counts });
+  }
+  // With the Segment table of other logs, for example, nothing would be compared.
+  if (counts.items + counts.archived === 0) {
+    throw new LogNotFoundError(
+      `no item was compared: table '${table}' has none of a log that the Segment table names`,
+      {
+        advice: `Nothing was changed. Name the Segment table of these logs. If there are no logs yet, remove the objects '${CLAIM_KEY}' and '${MAPPING_KEY}' from the bucket: the next registration writes them again`,
+      },
+    );
   }
   const isNew = JSON.stringify(old) !== JSON.stringify(now);
   if (isNew && !dryRun) await storeMapping(deps.blobs, { from, to });
@@ -168,7 +189,7 @@ const FOLDED = { T: 'type', V: 'version', C: 'time', B: 'body', Q: 'number' };
  */
 export async function moveClaimTo(
   { tables, items, blobs }: Pick<ReplaceMappingDeps, 'tables' | 'items' | 'blobs'>,
-  of: { readonly table: string; readonly mapping: SchemaMapping },
+  of: MappedTable,
 ): Promise<string | undefined> {
   for await (const { log, segment } of tables.allSegments()) {
     if (segment !== 0) continue;

@@ -62,7 +62,17 @@ export function filesOfPlace(): string {
 
 /** Lets the place hold the logs of another table: the next registration claims its bucket. */
 export async function releaseBucket(): Promise<void> {
-  await place.blobs.delete([CLAIM_KEY, MAPPING_KEY]);
+  await removeObjects([CLAIM_KEY, MAPPING_KEY]);
+}
+
+/** Removes objects of the place's bucket. */
+export async function removeObjects(keys: readonly string[]): Promise<void> {
+  await place.blobs.delete([...keys]);
+}
+
+/** The text of an object in the place's bucket. */
+export async function objectOf(key: string): Promise<string> {
+  return new TextDecoder().decode(await place.blobs.get(key));
 }
 
 export async function closePlace(): Promise<void> {

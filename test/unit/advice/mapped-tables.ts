@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { expect } from 'vitest';
 import { z } from 'zod';
+import { ensureSegmentTable } from '../../../src/local/tables.ts';
 import { createItemTable } from '../../support/item-table.ts';
-import { type Cases, commandsOf } from './case.ts';
-import { filesOfPlace, here, releaseBucket, withDb } from './commands.ts';
+import { type Cases, commandsOf, quoted } from './case.ts';
+import { filesOfPlace, here, objectOf, releaseBucket, removeObjects, withDb } from './commands.ts';
 
 const CREATED = z.object({ log: z.string() });
 const LOGS = z.object({ logs: z.union([z.number(), z.array(z.unknown())]) });
@@ -122,12 +123,30 @@ const CASES: Cases = {
     changed[3] = 'differing-2-segments';
     await here('adopt', ...changed);
   },
-  "Use the mapping in the object '…' of the bucket. To change it, run 'logfold adopt --replace-mapping' with the new one, which first compares all items":
+  "Nothing was changed. Name the Segment table of these logs. If there are no logs yet, remove the objects '…' and '…' from the bucket: the next registration writes them again":
+    async (refused) => {
+      const words = await mapped('compared');
+      await here('adopt', ...words);
+      const changed = await remapped(words, 'compared-2', { type: { constant: 'Paid' } });
+      const elsewhere = changed.with(3, 'compared-elsewhere');
+      await withDb((db) => ensureSegmentTable(db, 'compared-elsewhere'));
+      const objects = quoted(await refused(() => here('adopt', '--replace-mapping', ...elsewhere)));
+      expect(await here('adopt', '--replace-mapping', ...changed)).toMatchObject({ replaced: true, items: 3 });
+      await removeObjects(objects);
+      await here('adopt', ...words.with(3, 'compared-elsewhere'));
+    },
+  "Use the mapping that the object '…' of the bucket has in its field 'mapping'. To change it, run 'logfold adopt --replace-mapping' with the new one, which first compares all items":
     async (refused) => {
       const words = await mapped('renamed-part');
       await here('adopt', ...words);
       const changed = await remapped(words, 'renamed-part-2', { type: { constant: 'Paid' } });
-      const [replace = []] = commandsOf(await refused(() => here('status', ...changed)));
+      const advice = await refused(() => here('status', ...changed));
+      const [object = '', field = ''] = quoted(advice);
+      const stored = z.record(z.string(), z.unknown()).parse(JSON.parse(await objectOf(object)));
+      const file = join(filesOfPlace(), 'stored-part.json');
+      await writeFile(file, JSON.stringify(stored[field]));
+      await here('status', ...words.slice(0, -1), file);
+      const [replace = []] = commandsOf(advice);
       expect(await here(...replace, ...changed)).toMatchObject({ replaced: true, items: 3 });
       await here('status', ...changed);
       await expect(here('status', ...words)).rejects.toMatchObject({ code: 'MAPPING_DIFFERS' });
