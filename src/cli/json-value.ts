@@ -1,4 +1,4 @@
-import type { Value } from '../codec/value.ts';
+import { MAX_VALUE_DEPTH, type Value } from '../codec/value.ts';
 import { ValueUnsupportedError } from '../errors.ts';
 
 /** A value as JSON. */
@@ -50,19 +50,29 @@ export function jsonFromValues(values: Iterable<readonly [name: string, value: V
 /**
  * Reads a value that {@link jsonFromValue} wrote, or any other JSON.
  * @param json what `parseJson` returned
- * @throws ValueUnsupportedError if an object's only name starts with `$` and has no such meaning
+ * @throws ValueUnsupportedError if an object's only name starts with `$` and has no such meaning,
+ * or the value is nested deeper than a value may be
  */
 export function valueFromJson(json: Json): Value {
+  return read(json, 0);
+}
+
+function read(json: Json, depth: number): Value {
   if (typeof json !== 'object' || json === null) return json;
-  if (isList(json)) return json.map(valueFromJson);
+  if (depth >= MAX_VALUE_DEPTH) {
+    throw new ValueUnsupportedError(`a value is nested deeper than ${MAX_VALUE_DEPTH} levels`);
+  }
+  if (isList(json)) return json.map((item) => read(item, depth + 1));
   const form = onlyForm(json);
-  if (form === undefined) return plainFrom(json);
+  if (form === undefined) return plainFrom(json, depth);
   const [content] = Object.values(json);
   if (form === '$object' && typeof content === 'object' && content !== null && !isList(content))
-    return plainFrom(content);
+    return plainFrom(content, depth);
   const value = isForm(form) && typeof content === 'string' ? FORMS[form](content) : undefined;
   if (value !== undefined) return value;
-  throw new ValueUnsupportedError(`${JSON.stringify(json)?.slice(0, 100)} is no value`, {
+  // A text of the whole object may be too deep to make.
+  const shown = typeof content === 'object' ? '…' : JSON.stringify(content).slice(0, 100);
+  throw new ValueUnsupportedError(`{${JSON.stringify(form)}:${shown}} is no value`, {
     advice: `Write an object whose only name starts with $ as {"$object":{…}}; ${Object.keys(FORMS).join(', ')} have a meaning`,
   });
 }
@@ -71,8 +81,8 @@ function textOf(number: number): string {
   return Object.is(number, -0) ? '-0' : String(number);
 }
 
-function plainFrom(json: { readonly [name: string]: Json }): Value {
-  return Object.fromEntries(Object.entries(json).map(([name, item]) => [name, valueFromJson(item)]));
+function plainFrom(json: { readonly [name: string]: Json }, depth: number): Value {
+  return Object.fromEntries(Object.entries(json).map(([name, item]) => [name, read(item, depth + 1)]));
 }
 
 /** The only name of an object, if it starts with `$`. */

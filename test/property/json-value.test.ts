@@ -32,6 +32,12 @@ test('JSON of other programs is read as it is', () => {
   );
 });
 
+test.each(['[', '{"a":', '{"$x":'])('a text with many times %s is refused', (open) => {
+  const close = open === '[' ? ']' : '}';
+  const json: Json = JSON.parse(`${open.repeat(100_000)}1${close.repeat(100_000)}`);
+  expect(() => valueFromJson(json)).toThrow(ValueUnsupportedError);
+});
+
 describe('an object whose only name starts with $', () => {
   test.each([
     { $ref: 'x' },
