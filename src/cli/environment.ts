@@ -104,7 +104,6 @@ export interface Environment {
   readonly checkpoints: (streamArn: string, of?: CheckpointOf) => CheckpointStore;
   /** Aborted when the local engine is lost. */
   readonly lost: AbortSignal;
-  readonly endpoint: string | undefined;
   readonly close: () => Promise<void>;
 }
 
@@ -162,22 +161,27 @@ export async function openEnvironment(
 /** A client of DynamoDB alone, for tables that are not logfold's. */
 export interface DynamoDbPlace {
   readonly client: DynamoDBClient;
+  /** Undefined for that of AWS. */
+  readonly endpoint: string | undefined;
   /** Aborted when the local engine is lost. */
   readonly lost: AbortSignal;
   readonly close: () => Promise<void>;
 }
 
 /** @throws UsageError, EngineError, ResourceMissingError */
-export async function openDynamoDb({ local }: Pick<Place, 'local'>): Promise<DynamoDbPlace> {
+export async function openDynamoDb({
+  local,
+  creates = false,
+}: Pick<Place, 'local' | 'creates'>): Promise<DynamoDbPlace> {
   const endpoint = givenEndpoint();
   if (endpoint !== undefined) await requireDynamoDb(endpoint);
   if (local !== undefined) {
-    const { engine, dynamodb } = await openEngine(local, { creates: false });
-    return { client: dynamodb, lost: engine.lost, close: () => engine.leave() };
+    const { engine, dynamodb } = await openEngine(local, { creates });
+    return { client: dynamodb, endpoint: engine.endpoint, lost: engine.lost, close: () => engine.leave() };
   }
   const client = new DynamoDBClient(awsConfig(endpoint));
   await requireRegion(client);
-  return { client, lost: new AbortController().signal, close: async () => client.destroy() };
+  return { client, endpoint, lost: new AbortController().signal, close: async () => client.destroy() };
 }
 
 function awsConfig(endpoint: string | undefined): DynamoDBClientConfig {
@@ -217,7 +221,6 @@ async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Env
     streamArn: () => describeStream(dynamodb, names.entryTable),
     checkpoints: (streamArn, of) => new FileCheckpointStore(dir, streamArn, of),
     lost: engine.lost,
-    endpoint: engine.endpoint,
   };
 }
 
@@ -249,7 +252,6 @@ async function openAws(place: Place, chosen: Chosen): Promise<Environment> {
     // skips finished snapshots.
     checkpoints: () => ({ load: async () => ({}), save: async () => {} }),
     lost: new AbortController().signal,
-    endpoint,
   };
 }
 

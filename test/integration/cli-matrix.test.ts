@@ -4,12 +4,15 @@ import { join } from 'node:path';
 import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
 import { makeProgram } from '../../src/cli/program.ts';
 import { ensureFeedTable, ensureSegmentTable, ensureTables } from '../../src/local/tables.ts';
+import { claimBucket } from '../../src/mapping/bucket-claim.ts';
 import { type Answer, end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 import { createItemTable } from '../support/item-table.ts';
+import { ORDERS as ORDERS_MAPPING } from '../support/mapped-logs.ts';
 import { clientConfig } from '../support/shared-engine.ts';
 
 /** A run of a command in the script below. */
@@ -324,17 +327,22 @@ describe.each(['json', 'text'] as const)('every command, as %s', (format) => {
 });
 
 describe('engine', () => {
-  test.each([[[]], [['--json']]])('runs without a terminal until a signal ends it: %j', async (words) => {
-    const data = await mkdtemp(join(directory, 'engine-'));
-    const engine = startCli(['engine', '--local', data, ...words], {}, { detached: true });
-    const output: string[] = [];
-    await new Promise((resolve) => {
-      engine.stdout?.on('data', (part) => resolve(output.push(String(part))));
-      engine.on('exit', resolve);
-    });
-    await end(engine, 'SIGTERM');
-    expect(output.join('')).toMatch(words.length === 0 ? /http:\/\/127/ : /^\{"endpoint":"http:.+\}\n$/);
-  });
+  test.each([[[]], [['--json']], [['--mapping', 'castore:orders', '--entry-table', 'orders', '--json']]])(
+    'runs without a terminal in any directory until a signal ends it: %j',
+    async (words) => {
+      const data = await mkdtemp(join(directory, 'engine-'));
+      const blobs = new FilesystemBlobStore(join(data, 'blobs'), { fsync: false });
+      await claimBucket(blobs, { table: 'customers', mapping: ORDERS_MAPPING });
+      const engine = startCli(['engine', '--local', data, ...words], {}, { detached: true });
+      const output: string[] = [];
+      await new Promise((resolve) => {
+        engine.stdout?.on('data', (part) => resolve(output.push(String(part))));
+        engine.on('exit', resolve);
+      });
+      await end(engine, 'SIGTERM');
+      expect(output.join('')).toMatch(words.length === 0 ? /http:\/\/127/ : /^\{"endpoint":"http:.+\}\n$/);
+    },
+  );
 
   test('is for a local directory only', async () => {
     const answer = await runCli(['engine', '--json'], { detached: true });

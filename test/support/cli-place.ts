@@ -21,6 +21,7 @@ import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { ENGINE_NAMES, engineArguments } from '../../src/local/engine-program.ts';
 import { findProcesses } from '../../src/local/processes.ts';
+import { ensureTables } from '../../src/local/tables.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { entryKey } from '../../src/log/item-codec.ts';
@@ -89,7 +90,9 @@ export class CliPlace {
     if (holder.stdout === null) throw new Error('the engine command has no standard output');
     const [line]: string[] = await once(createInterface({ input: holder.stdout }), 'line');
     const { endpoint }: { endpoint: string } = JSON.parse(line ?? '');
-    return new CliPlace(directory, endpoint, holder);
+    const place = new CliPlace(directory, endpoint, holder);
+    await ensureTables(place.#db, TABLES);
+    return place;
   }
 
   async close(): Promise<void> {

@@ -11,13 +11,14 @@ import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
+import { openDynamoDb } from '../environment.ts';
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
-import { type Output, outputFailed } from '../output.ts';
+import { Output, outputFailed } from '../output.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { recordedTable } from '../recorded-table.ts';
 import { policyEverywhere } from '../retention.ts';
-import { exitCodeOf, untilInterrupted } from '../signals.ts';
+import { exitCodeOf, interrupted, untilInterrupted } from '../signals.ts';
 
 export function workCommand() {
   return dividingCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
@@ -245,21 +246,22 @@ class Summary {
 export function engineCommand() {
   return command('engine', 'Run the embedded engine until interrupted, and print the endpoint for your own programs.')
     .addHelpText('after', examples('engine --local data'))
-    .action((options) => {
-      if (options.local === undefined) {
+    .action(async ({ local, json }) => {
+      if (local === undefined) {
         throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
       }
-      return inEnvironment(
-        { ...options, creates: true, endsItself: true },
-        async ({ endpoint, lost }, output, stop) => {
-          const signal = AbortSignal.any([stop, lost]);
-          output.result({ endpoint }, `DynamoDB answers at ${endpoint}. Any credentials and region work.`);
-          // A signal handler alone does not keep the process alive.
-          const alive = setInterval(() => {}, 60_000);
-          if (!signal.aborted) await once(signal, 'abort');
-          clearInterval(alive);
-          lost.throwIfAborted();
-        },
-      );
+      const signal = interrupted();
+      const { endpoint, lost, close } = await untilInterrupted(() => openDynamoDb({ local, creates: true }));
+      try {
+        new Output(json).result({ endpoint }, `DynamoDB answers at ${endpoint}. Any credentials and region work.`);
+        const end = AbortSignal.any([signal, lost]);
+        // A signal handler alone does not keep the process alive.
+        const alive = setInterval(() => {}, 60_000);
+        if (!end.aborted) await once(end, 'abort');
+        clearInterval(alive);
+        lost.throwIfAborted();
+      } finally {
+        await close();
+      }
     });
 }
