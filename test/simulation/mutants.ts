@@ -926,10 +926,15 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'mixed-lives',
-    fault: 'a build does not look whether its log began again while it read',
+    fault: 'a build reads its last item after the fold, and does not compare it with the one that it folded',
     test: 'test/simulation/source.test.ts',
     project: 'sources',
     edits: [
+      {
+        file: 'snapshot/build.ts',
+        from: '  const now = isPart || lastFolded === undefined ? await readLastItem(deps, log, at) : known;\n',
+        to: '  const now = await readLastItem(deps, log, at);\n',
+      },
       {
         file: 'snapshot/build.ts',
         from: '    a === undefined || b === undefined ? a === b : isSameForFold(a, b);\n',

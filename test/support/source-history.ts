@@ -29,7 +29,7 @@ const LOG = textLogId('changing');
 const [BLOCK, SEGMENT] = [5, 10];
 const STEPS = 40;
 /** More operations than most jobs have. */
-const OPERATIONS = 30;
+const OPERATIONS = 20;
 
 /** All items have the type `Set`, so they become the same entries as with {@link ORDERS}. */
 const EQUAL = parseMapping({ ...mappingDocument(ORDERS), type: { constant: 'Set' } });
@@ -73,6 +73,7 @@ class SourceHistory {
   /** The bucket's mapping. */
   #mapping = ORDERS;
   #texts = 0;
+  #writes = 0;
 
   constructor(seed: number) {
     this.#random = new Random(seed);
@@ -80,6 +81,7 @@ class SourceHistory {
 
   async run(): Promise<void> {
     await claimBucket(this.#blobs, { table: 'orders', mapping: ORDERS });
+    this.#append(this.#random.integer(1, 2 * SEGMENT));
     for (let step = 0; step < STEPS; step++) {
       await this.#act();
       await this.#load(this.#random.chance(0.15) ? OTHER : this.#mapping);
@@ -95,23 +97,23 @@ class SourceHistory {
 
   async #act(): Promise<void> {
     const random = this.#random;
-    const troubleAt = random.chance(0.4) ? random.integer(1, OPERATIONS) : undefined;
+    const troubleAt = random.chance(0.5) ? random.integer(1, OPERATIONS) : undefined;
     const act = random.integer(0, 12);
     if (random.chance(0.2)) this.#copies.push(this.#items);
-    if (act <= 5) this.#write();
-    else if (act <= 9) await this.#divide(troubleAt);
+    if (act <= 4) this.#write(random.integer(0, 5));
+    else if (act <= 8) await this.#divide(troubleAt);
     else if (act <= 11) await this.#rebuild(troubleAt);
     else await this.#replaceMapping();
   }
 
-  /** The application appends, corrects an item, begins the log again, or restores its table. */
-  #write(): void {
+  /** The application corrects an item, begins the log again, restores its table, or appends. */
+  #write(act: number): void {
     const random = this.#random;
-    const act = random.integer(0, 6);
-    if (act <= 3) this.#append(random.integer(1, 6));
-    else if (act === 4) this.#correct();
-    else if (act === 5) this.#change('beginning again', this.#newItems(random.integer(0, this.#items.length + BLOCK)));
-    else this.#restore();
+    if (act === 0) this.#correct();
+    else if (act === 1)
+      this.#change('beginning again', this.#newItems(random.integer(0, this.#items.length + SEGMENT)));
+    else if (act === 2) this.#restore();
+    else this.#append(random.integer(1, SEGMENT));
   }
 
   #newItems(count: number): string[] {
@@ -156,6 +158,7 @@ class SourceHistory {
       if (text !== undefined) this.#logs.items.insert(orderItem(LOG, index, { payload }));
     }
     this.#items = to;
+    this.#writes++;
   }
 
   /** Whether items that snapshots may have folded are not there any more. */
@@ -163,24 +166,29 @@ class SourceHistory {
     return this.#folded.some((folded) => !beginsWith(this.#items, folded.slice(0, blocksOf(folded))));
   }
 
+  /** Divides the log. If it is stopped, an operator rebuilds it after it is long enough. */
   async #divide(troubleAt?: number): Promise<void> {
-    const before = this.#items;
+    const before = this.#writes;
     const results = await this.#run({ kind: 'divide', log: LOG }, troubleAt);
     const stopped = results.find((result) => result?.outcome === 'stopped');
     if (stopped !== undefined) assert.ok(this.#hasChanged(), `a stop: ${JSON.stringify(stopped)}`);
     const wasStopped = results.some((result) => result?.outcome === 'undivided' && result.reason === 'stopped');
-    if (results.includes(undefined) || stopped !== undefined || wasStopped || this.#items !== before) return;
-    const end = await this.#lastSnapshot();
-    assert.equal(end ?? 0, blocksOf(this.#items), 'items before Last Snapshot of a log that is not stopped');
+    const end = (await this.#lastSnapshot()) ?? 0;
+    if (stopped !== undefined || wasStopped) {
+      if (this.#items.length < end) this.#append(end - this.#items.length);
+      return this.#rebuild();
+    }
+    if (results.includes(undefined) || this.#writes !== before) return;
+    assert.equal(end, blocksOf(this.#items), 'items before Last Snapshot of a log that is not stopped');
   }
 
   /** An operator rebuilds the log, which fails while it is shorter than its newest snapshot. */
   async #rebuild(troubleAt?: number): Promise<void> {
     if ((await this.#segments()).length === 0) return;
-    const before = this.#items;
+    const before = this.#writes;
     const end = (await this.#lastSnapshot()) ?? 0;
     const result = (await this.#run({ kind: 'rebuild', log: LOG }, troubleAt)).at(-1);
-    if (result === undefined || this.#items !== before) return;
+    if (result === undefined || this.#writes !== before) return;
     assert.equal(result.outcome, end <= this.#items.length ? 'rebuilt' : 'stopped', 'the rebuild');
     if (result.outcome !== 'rebuilt') return;
     // Entries behind the end may still carry roots of the former life.
@@ -197,11 +205,11 @@ class SourceHistory {
     const jobs = [first];
     const queue: JobDeps['queue'] = { send: async ({ body }) => void jobs.push(decodeJob(body)) };
     const results: (JobResult | undefined)[] = [];
-    const before = this.#items;
+    const before = this.#writes;
     for (const job of jobs) {
       this.#folded.push(this.#items);
       const result = await runJob({ ...this.#deps({ troubleAt }), queue }, job).catch((error: unknown): undefined => {
-        const isLate = this.#items !== before && error instanceof LogfoldError;
+        const isLate = this.#writes !== before && error instanceof LogfoldError;
         if (!isLate && !(error instanceof InjectedFault)) throw error;
       });
       this.#folded.push(this.#items);
@@ -259,12 +267,12 @@ class SourceHistory {
   /** At operation number `troubleAt`, the application writes or the process crashes. */
   #deps(given: { readonly troubleAt?: number | undefined; readonly mapping?: SchemaMapping } = {}): JobDeps {
     const { troubleAt, mapping = this.#mapping } = given;
-    const trouble = this.#random.pick(['rival', 'crash before', 'crash after']);
+    const trouble = this.#random.pick(['rival', 'rival', 'crash before', 'crash after']);
     let operations = 0;
     const intercept: Interceptor = async (name, effect) => {
       if (++operations !== troubleAt) return effect();
       this.lines.push(`${trouble} ${name}`);
-      if (trouble === 'rival') this.#write();
+      if (trouble === 'rival') this.#write(this.#random.integer(0, 3));
       if (trouble !== 'crash before') {
         const result = await effect();
         if (trouble === 'rival') return result;
