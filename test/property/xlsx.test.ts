@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { WorkbookInvalidError } from '../../src/errors.ts';
+import { cellReference } from '../../src/workbook/cell-reference.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { readRows, slicesOf } from '../support/workbooks.ts';
 import { escaped, xlsxBytes } from '../support/xlsx.ts';
@@ -37,6 +38,57 @@ test('a sheet has the shared and inline texts that were written, for slices of a
       expect(await readRows(slicesOf(bytes, size), { format: 'xlsx' })).toEqual(rows);
     }),
     { numRuns: propertyRuns(200) },
+  );
+});
+
+/** Merged areas, each within its part of the sheet so that no two have a common cell. */
+const [PART_ROWS, PART_COLUMNS] = [4, 3];
+const areas = fc.uniqueArray(
+  fc
+    .record({
+      part: fc.tuple(fc.nat(2), fc.nat(2)),
+      row: fc.nat(PART_ROWS - 1),
+      column: fc.nat(PART_COLUMNS - 1),
+      rows: fc.integer({ min: 1, max: PART_ROWS }),
+      columns: fc.integer({ min: 1, max: PART_COLUMNS }),
+    })
+    .map(({ part: [y, x], row, column, rows, columns }) => ({
+      first: { row: y * PART_ROWS + row, column: x * PART_COLUMNS + column },
+      last: {
+        row: y * PART_ROWS + Math.min(row + rows, PART_ROWS) - 1,
+        column: x * PART_COLUMNS + Math.min(column + columns, PART_COLUMNS) - 1,
+      },
+      part: `${y} ${x}`,
+    })),
+  { maxLength: 9, selector: ({ part }) => part },
+);
+
+test('a sheet shows of each merged area the first cell, for slices of any size', async () => {
+  const sizes = { rows: 3 * PART_ROWS, columns: 3 * PART_COLUMNS };
+  await fc.assert(
+    fc.asyncProperty(areas, fc.integer({ min: 1, max: 500 }), fc.boolean(), async (merged, size, isPacked) => {
+      const isShown = (row: number, column: number): boolean =>
+        merged.every(({ first, last }) => {
+          const isInside = row >= first.row && row <= last.row && column >= first.column && column <= last.column;
+          return !isInside || (row === first.row && column === first.column);
+        });
+      const columns = Array.from({ length: sizes.columns }, (_, column) => column);
+      const rows = Array.from({ length: sizes.rows }, (_, row) => row);
+      const xml = rows.map((row) => {
+        const cells = columns.map((column) => `<c r="${cellReference({ row, column })}"><v>${row}</v></c>`);
+        return `<row r="${row + 1}">${cells.join('')}</row>`;
+      });
+      const tags = merged.map(({ first, last }) => `<mergeCell ref="${cellReference(first)}:${cellReference(last)}"/>`);
+      const behind = merged.length === 0 ? '' : `<mergeCells>${tags.join('')}</mergeCells>`;
+      const bytes = await xlsxBytes({ sheets: { Data: xml }, behind }, { level: isPacked ? 9 : 0 });
+      const shown = rows.map((row) => [
+        row,
+        ...columns.filter((column) => isShown(row, column)).map((column) => [column, String(row)]),
+      ]);
+      const read = await readRows(slicesOf(bytes, size), { format: 'xlsx' });
+      expect(read).toEqual(shown.filter((row) => row.length > 1));
+    }),
+    { numRuns: propertyRuns(200, 40) },
   );
 });
 

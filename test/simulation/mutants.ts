@@ -1319,4 +1319,372 @@ export const MUTANTS: readonly Mutant[] = [
     project: 'sources',
     edits: [{ file: 'state/spreadsheet/import.ts', from: 'rules = 1 } = body', to: 'rules = 2 } = body' }],
   },
+  {
+    name: 'stale-place-kept',
+    fault: 'a group that saves a checkpoint keeps its older place within an entry of the feed',
+    test: 'test/contract/group-store.test.ts',
+    edits: [
+      {
+        file: 'adapters/dynamodb/group-store.ts',
+        from: "    if (within === undefined) removes.push('P');\n    else sets.push('P = :place');\n",
+        to: "    if (within !== undefined) sets.push('P = :place');\n",
+      },
+    ],
+  },
+  {
+    name: 'older-end-wins',
+    fault: 'the feed takes the last of several ends of a log instead of the newest',
+    test: 'test/unit/feed-writer.test.ts',
+    edits: [
+      {
+        file: 'workers/feed/feed-writer.ts',
+        from: 'if (isNewer && log !== FEED_LOG)',
+        to: 'if (log !== FEED_LOG)',
+      },
+    ],
+  },
+  {
+    name: 'place-in-every-entry',
+    fault: 'a reader applies its place within an entry of the feed to the later entries too',
+    test: 'test/simulation/feed.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/feed-reader.ts',
+        from: 'const done = comparePositions(position, from.position) === 0 ? from.within : undefined;',
+        to: 'const done = from.within;',
+      },
+    ],
+  },
+  {
+    name: 'end-of-stale-read',
+    fault: 'a reader that does not wait for new items stops where a stale read ends',
+    test: 'test/unit/feed.test.ts',
+    edits: [
+      {
+        file: 'client/feed.ts',
+        from: 'isFresh: !follow',
+        to: 'isFresh: false',
+      },
+    ],
+  },
+  {
+    name: 'sequence-as-text',
+    fault: 'sequence numbers of a stream are compared as texts',
+    test: 'test/property/revisions.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'revisions/image-change.ts',
+        from: 'return BigInt(record.sequence) > BigInt(than.sequence);',
+        to: 'return record.sequence > than.sequence;',
+      },
+    ],
+  },
+  {
+    name: 'failed-document-kept',
+    fault: 'the recorder of revisions keeps a document that it could not open',
+    test: 'test/unit/warm-process.test.ts',
+    edits: [
+      {
+        file: 'workers/revisions/revision-logs.ts',
+        from: '      if (this.#open.get(log) === open) this.#open.delete(log);\n      throw error;',
+        to: '      throw error;',
+      },
+    ],
+  },
+  {
+    name: 'later-changes-dropped',
+    fault: 'only the change that failed is recorded again, and not those of its log after it',
+    test: 'test/unit/record-revisions.test.ts',
+    edits: [
+      {
+        file: 'workers/revisions/record-revisions.ts',
+        from: 'ofLog.slice(done)) failed',
+        to: 'ofLog.slice(done, done + 1)) failed',
+      },
+    ],
+  },
+  {
+    name: 'gap-behind-newer-revision',
+    fault: 'a comparison records a gap although the item has got a revision meanwhile',
+    test: 'test/unit/compare-table.test.ts',
+    edits: [
+      {
+        file: 'workers/revisions/table-comparison.ts',
+        from: '          if ((before.last?.revision ?? 0) !== revision) continue;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'revisions-divided-now',
+    fault: 'a divide job dates the Snapshot entry of a log of revisions by its clock',
+    test: 'test/property/revisions.test.ts',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: 'foldsItems(reducer) ? (created ?? now) : now }',
+        to: 'now }',
+      },
+    ],
+  },
+  {
+    name: 'failed-claim-kept',
+    fault: 'a process that could not claim its bucket once never registers a log',
+    test: 'test/unit/warm-process.test.ts',
+    edits: [
+      {
+        file: 'mapping/log-registrar.ts',
+        from: '      this.#claimed = undefined;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'stale-records-believed',
+    fault: 'a reader of a mapped log takes a stale list of segments for the newest',
+    test: 'test/property/mapped-segments.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'mapping/mapped-segments.ts',
+        from: '    if (newest !== undefined && isShort) records = await this.#records(log, most, CONSISTENT);\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'item-before-unread',
+    fault: 'a range of a mapped log that begins with a virtual entry leaves this entry out',
+    test: 'test/contract/mapped-log-store.test.ts',
+    edits: [
+      {
+        file: 'mapping/entry-pages.ts',
+        from: 'itemsBefore(layout, from) - (isVirtual ? 1 : 0)',
+        to: 'itemsBefore(layout, from)',
+      },
+    ],
+  },
+  {
+    name: 'time-of-item-lost',
+    fault: 'a translated item does not keep the time of the application',
+    test: 'test/property/schema-mapping.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'mapping/translate.ts',
+        from: "name === time?.attribute || (body !== 'whole item' && !names.has(name))",
+        to: "body !== 'whole item' && !names.has(name)",
+      },
+    ],
+  },
+  {
+    name: 'stopped-log-divided',
+    fault: 'a divide job appends Snapshot entries to a stopped log',
+    test: 'test/unit/divide-worker.test.ts',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: "    if (isStopped) return { outcome: 'undivided', reason: 'stopped' };\n",
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'too-many-guessed',
+    fault: 'a divide job that guessed too many new entries never guesses fewer',
+    test: 'test/unit/divide-worker.test.ts',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: 'else if (error instanceof EntryNotFoundError) unread--;',
+        to: 'else if (error instanceof EntryNotFoundError) unread += 0;',
+      },
+    ],
+  },
+  {
+    name: 'segment-one-late',
+    fault: 'a segment is due one entry later than the policy says',
+    test: 'test/unit/sweep-division.test.ts',
+    edits: [
+      {
+        file: 'log/division-policy.ts',
+        from: 'return newest >= entries || segmentBytes',
+        to: 'return newest > entries || segmentBytes',
+      },
+    ],
+  },
+  {
+    name: 'minutes-since-first',
+    fault: 'the minutes of a division policy are counted from an entry before the newest Snapshot entry',
+    test: 'test/property/tail-count.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'log/tail-count.ts',
+        from: '      this.#oldest = undefined;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'last-frame-of-part-lost',
+    fault: 'the last frame of a part is left out of the joined archive',
+    test: 'test/unit/archive.test.ts',
+    edits: [
+      {
+        file: 'archive/reader.ts',
+        from: 'if (frame.after > to) break;',
+        to: 'if (frame.after >= to) break;',
+      },
+    ],
+  },
+  {
+    name: 'compared-up-to-archive',
+    fault: 'an archive is not compared with entries of the table behind its end',
+    test: 'test/unit/archive-worker.test.ts',
+    edits: [
+      {
+        file: 'workers/retention/write-archive.ts',
+        from: 'to: stopped ? archive.end : undefined',
+        to: 'to: archive.end',
+      },
+    ],
+  },
+  {
+    name: 'stopped-part-is-whole',
+    fault: 'a part that was written up to the end of the time counts as the whole archive',
+    test: 'test/unit/archive-continuations.test.ts',
+    edits: [
+      {
+        file: 'workers/retention/write-archive.ts',
+        from: 'ended: !stopped && to === archive.end',
+        to: 'ended: to === archive.end',
+      },
+    ],
+  },
+  {
+    name: 'part-of-old-item',
+    fault: 'a part of an archive is used although the table has another entry at its end',
+    test: 'test/unit/archive-continuations.test.ts',
+    edits: [
+      {
+        file: 'workers/retention/archive-parts.ts',
+        from: '    if (item === undefined || stored === undefined || !sameEntry(item, stored, { segment, types })) continue;\n',
+        to: '    if (item === undefined) continue;\n',
+      },
+    ],
+  },
+  {
+    name: 'rejected-edit-shown',
+    fault: 'a document goes on showing a pending entry that was rejected',
+    test: 'test/unit/bad-entry.test.ts',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: '  async #updateOrLater(): Promise<void> {\n    this.#isOutdated = true;\n',
+        to: '  async #updateOrLater(): Promise<void> {\n',
+      },
+    ],
+  },
+  {
+    name: 'settled-folded-again',
+    fault: 'a document folds pending entries that do not wait any more',
+    test: 'test/property/document.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: '      if (pending.isSettled) continue;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'entries-between-unread',
+    fault: 'a document does not read the Snapshot entries that came before its own new entry',
+    test: 'test/property/document.test.ts',
+    edits: [
+      {
+        file: 'client/follower.ts',
+        from: 'if (first === undefined || comparePositions(first.position, added.first) !== 0) {',
+        to: 'if (first === undefined) {',
+      },
+    ],
+  },
+  {
+    name: 'refresh-without-chunks',
+    fault: 'a document whose chunks were collected cannot be refreshed',
+    test: 'test/unit/document-faults.test.ts',
+    edits: [
+      {
+        file: 'client/follower.ts',
+        from: '      if (error instanceof ChunkMissingError) return this.#reload();\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'line-end-in-two-slices',
+    fault: 'a line end that two slices of a CSV file share counts as two',
+    test: 'test/property/csv.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workbook/csv.ts',
+        from: '          if (i + 1 === text.length) this.#skipLf = true;\n          else if',
+        to: '          if',
+      },
+    ],
+  },
+  {
+    name: 'corner-of-row-above',
+    fault: 'a cell below the first cell of a merged area is shown',
+    test: 'test/unit/xlsx.test.ts',
+    edits: [
+      {
+        file: 'workbook/merged-cells.ts',
+        from: '    this.#corners.clear();\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'cut-character-accepted',
+    fault: 'a text that ends within a character is read without an error',
+    test: 'test/unit/csv.test.ts',
+    edits: [
+      {
+        file: 'workbook/text-decoding.ts',
+        from: '  yield decodeNext(decoder, undefined, wrong);\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'merge-in-two-slices',
+    fault: 'merged areas are not found if their first name is in two pieces of the XML',
+    test: 'test/property/xlsx.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'workbook/merged-areas.ts',
+        from: '    end = piece.slice(1 - word.length);\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'row-never-too-long',
+    fault: 'a row of a CSV file may be of any length',
+    test: 'test/unit/csv.test.ts',
+    edits: [
+      {
+        file: 'workbook/csv.ts',
+        from: '    this.#rowCharacters += text.length;\n',
+        to: '',
+      },
+    ],
+  },
 ];

@@ -161,6 +161,6 @@ export function escaped(text: string): string {
 }
 
 /** The bytes of a workbook. */
-export async function xlsxBytes(content: XlsxContent): Promise<Uint8Array> {
-  return Buffer.concat(await Array.fromAsync(zipArchive(xlsxFiles(content))));
+export async function xlsxBytes(content: XlsxContent, options?: { readonly level: number }): Promise<Uint8Array> {
+  return Buffer.concat(await Array.fromAsync(zipArchive(xlsxFiles(content), options)));
 }

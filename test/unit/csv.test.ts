@@ -75,6 +75,8 @@ test.each([
   ['an XLSX file', utf8('PK\x03\x04rest'), "format 'xlsx'"],
   ['an old workbook', new Uint8Array([0xd0, 0xcf, 0x11, 0xe0, 0xa1]), 'password'],
   ['a field without an end', `a\n"${'x\n'.repeat(600_000)}`, 'row 2: field 1 exceeds 1048576 characters'],
+  ['a row of too many characters', `a\n${`${'x'.repeat(2 ** 20)},`.repeat(17)}`, 'row 2: its texts exceed 16777216'],
+  ['a row of too many fields', `a\n${','.repeat(2 ** 20)}`, 'row 2: it has over 1048576 fields'],
 ])('%s is an error that says what to do', async (_, text, message) => {
   const bytes = typeof text === 'string' ? utf8(text) : text;
   const reading = readRows(slicesOf(bytes, 65_536), { format: 'csv' });

@@ -289,6 +289,26 @@ test('a document that slept moves to the newest snapshot with its first refresh'
   expect(await rowsOf(document)).toEqual(await live.sheet.rows(newest));
 });
 
+test.each<[string, (document: Document) => Promise<unknown>]>([
+  ['a refresh', (document) => document.refresh()],
+  ['an append', (document) => document.append(cell(1, 0, 'ours'))],
+  ['an append beside a refresh', (document) => Promise.all([document.append(cell(1, 0, 'ours')), document.refresh()])],
+])('%s goes on after the chunks of its document were collected', async (_, call) => {
+  const live = await LiveLog.create();
+  const document = await openUncached(live);
+  await live.sheet.edit(set(0, 0, 'Denver'));
+  const newest = await live.sheet.completed();
+  await live.sheet.flush(newest);
+  live.sheet.nowMs += 86_400_000;
+  expect(await deleteOthers(live.sheet, newest)).toBeGreaterThan(0);
+  await live.sheet.edit(set(2, 0, 'theirs'));
+  await call(document);
+  const entries = await live.sheet.items();
+  expect(document.position).toEqual({ segment: 0, entry: entries.length });
+  const other = await live.open();
+  expect(await rowsOf(document)).toEqual(await rowsOf(other));
+});
+
 test('a document on the newest snapshot stays on it without further requests', async () => {
   const live = await LiveLog.create();
   await live.sheet.fill(15, 15, 40);

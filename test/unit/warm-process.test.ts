@@ -1,0 +1,146 @@
+import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { Logs } from '../../src/client/logs.ts';
+import { StoreUnavailableError } from '../../src/errors.ts';
+import { streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
+import { START } from '../../src/ids/position.ts';
+import { mappedLayout } from '../../src/log/division-policy.ts';
+import { keyOf } from '../../src/mapping/key-pattern.ts';
+import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
+import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
+import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
+import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
+import { FedSheets } from '../support/fed-sheets.ts';
+import { fedEnds } from '../support/feed.ts';
+import {
+  type Interceptor,
+  interceptBlobStore,
+  interceptLogStore,
+  interceptMappedItems,
+} from '../support/interceptor.ts';
+import { newLogId } from '../support/logs.ts';
+import { MappedLogs, newMappedLog, ORDERS } from '../support/mapped-logs.ts';
+import { StreamedTable } from '../support/streamed-table.ts';
+
+/** A process that lives on after an error, as a function of Lambda does between two calls. */
+interface Warm {
+  /** Does the work. After an error, the service calls it again. */
+  readonly work: () => Promise<unknown>;
+  /** The result of the work, in the stores. */
+  readonly left: () => Promise<unknown>;
+}
+
+const PROCESSES: readonly (readonly [string, (intercept: Interceptor) => Promise<Warm>])[] = [
+  [
+    'the stream function of mapped logs with a feed',
+    async (intercept) => {
+      const logs = new MappedLogs();
+      const fed = new FedSheets();
+      const blobs = interceptBlobStore(new MemoryBlobStore(), intercept);
+      const items = interceptMappedItems(logs.items, intercept);
+      const books = interceptLogStore(logs.books, intercept);
+      const store = new MappedLogStore({ items, books, mapping: ORDERS, now: () => 0 });
+      const registrar = new LogRegistrar({ store, blobs, table: 'orders', mapping: ORDERS });
+      const tables = interceptLogStore(fed.tables, intercept);
+      const archived = new ArchivedLogStore(tables, { blobs: fed.deps.blobs, platform: nativePlatform });
+      const sleep = async (): Promise<void> => undefined;
+      const feed = new FeedWriter({
+        logs: new Logs({ ...fed.deps, tables, store: archived, sleep, newLogId }),
+        sleep,
+        random: () => 0.5,
+      });
+      const layout = mappedLayout({ snapshotEvery: { entries: 5 }, segmentEvery: { entries: 10 } });
+      const published: number[] = [];
+      const run = streamFunction({
+        queue: { send: (message) => intercept('send', async () => void message) },
+        types: MAPPED_TYPES,
+        mapping: ORDERS,
+        endAt: (log, index) => registrar.endAt(log, index, layout),
+        feed,
+        publish: (checkpoint) => intercept('publish', async () => void published.push(checkpoint)),
+        report: () => undefined,
+      });
+      const all = [newMappedLog(), newMappedLog()];
+      for (const log of all) await logs.append(log, 12);
+      const Records = all.map((log, i) =>
+        toLambdaRecord({
+          eventId: `event-${i}`,
+          eventName: 'INSERT',
+          sequenceNumber: String(i),
+          keys: keyOf(ORDERS, log, 11),
+          newImage: {},
+        }),
+      );
+      return {
+        work: async () => {
+          const { batchItemFailures } = await run({ Records });
+          if (batchItemFailures.length > 0) throw new Error('the function failed');
+        },
+        left: async () => {
+          const ends = await fedEnds(fed.store);
+          const segments = await Promise.all(
+            all.map(async (log) => (await Array.fromAsync(logs.store.segments(log))).map(({ layout: is }) => is)),
+          );
+          return [all.map((log) => ends[log]), segments, published.at(-1)];
+        },
+      };
+    },
+  ],
+  [
+    'the recorder of revisions',
+    async (intercept) => {
+      const table = new StreamedTable({ per: 'partition' });
+      const recorder = table.recorder(interceptLogStore(table.deployment.tables, intercept));
+      for (const [id, part] of ['a1', 'a2', 'b1', 'a1']) {
+        table.put({ id: { S: id ?? '' }, part: { S: part ?? '' }, n: { N: String(table.records.length) } });
+      }
+      const changes = [...table.records];
+      return {
+        work: async () => {
+          const { failed } = await recordRevisions({ logs: recorder }, changes);
+          if (failed.length > 0) throw new Error('changes are not recorded');
+        },
+        left: () =>
+          Promise.all(
+            ['a', 'b'].map(async (id) => {
+              const log = table.logOf({ id: { S: id }, part: { S: '' } });
+              const { entries } = await table.logs().client.query(log, { from: START, to: 'end' });
+              return (await Array.fromAsync(entries)).flat().map(({ type, number }) => [type, number]);
+            }),
+          ),
+      };
+    },
+  ],
+];
+
+test.each(PROCESSES)('%s goes on after any request that failed', async (_, start) => {
+  const names: string[] = [];
+  const undisturbed = await start((name, effect) => {
+    names.push(name);
+    return effect();
+  });
+  names.length = 0;
+  await undisturbed.work();
+  const requests = [...names];
+  const expected = await undisturbed.left();
+  expect(requests.length).toBeGreaterThan(5);
+  for (const [failing, name] of requests.entries()) {
+    for (const when of ['before', 'after']) {
+      let next = 0;
+      const warm = await start(async (_name, effect) => {
+        if (next++ !== failing) return effect();
+        if (when === 'after') await effect();
+        throw new StoreUnavailableError('the service does not answer');
+      });
+      await warm.work().catch(() => undefined);
+      await expect(
+        warm.work(),
+        `request ${failing}, '${name}', fails ${when} it takes effect`,
+      ).resolves.toBeUndefined();
+      expect(await warm.left(), `request ${failing}, '${name}', failed ${when} it took effect`).toEqual(expected);
+    }
+  }
+});
