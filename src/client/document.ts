@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import type { Value } from '../codec/value.ts';
-import { DocumentClosedError } from '../errors.ts';
+import { ChunkMissingError, DocumentClosedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
@@ -215,7 +215,14 @@ export class Document {
     const settled = Promise.withResolvers<Position | undefined>();
     const shown = Object.freeze({ entry: drafted });
     const pending: Pending = { entry: drafted, shown, settled, isSettled: false, foldedAt: this.position };
-    await this.#visible.add(pending);
+    try {
+      await this.#visible.add(pending);
+    } catch (error) {
+      if (!(error instanceof ChunkMissingError)) throw error;
+      // The document slept while a collection removed chunks of its state.
+      await this.refresh();
+      await this.#visible.add(pending);
+    }
     if (!this.#isSending) void this.#send();
     return settled.promise;
   }

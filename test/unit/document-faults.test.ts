@@ -292,6 +292,7 @@ test('a document that slept moves to the newest snapshot with its first refresh'
 test.each<[string, (document: Document) => Promise<unknown>]>([
   ['a refresh', (document) => document.refresh()],
   ['an append', (document) => document.append(cell(1, 0, 'ours'))],
+  ['a mutation', (document) => document.mutate(cell(1, 0, 'ours'))],
   ['an append beside a refresh', (document) => Promise.all([document.append(cell(1, 0, 'ours')), document.refresh()])],
 ])('%s goes on after the chunks of its document were collected', async (_, call) => {
   const live = await LiveLog.create();
