@@ -144,12 +144,17 @@ export async function append(
  * @throws UsageError if they are not an object
  * @throws PositionInvalidError if `after` or `snapshot` is no position
  */
-export function checkAppendOptions(log: LogId, options: AppendOptions): void {
+export function checkAppendOptions(log: LogId, options: AppendOptions, others: readonly string[] = []): void {
   if (typeof options !== 'object' || options === null) {
     throw new UsageError('the options of the append are not an object', {
       log,
       advice: 'Give an object, or leave them out',
     });
+  }
+  const names = [...(['after', 'snapshot', 'snapshotBefore'] satisfies (keyof AppendOptions)[]), ...others];
+  const wrong = Object.keys(options).find((name) => !names.includes(name));
+  if (wrong !== undefined) {
+    throw new UsageError(`an append has no option '${wrong}'`, { log, advice: `Give only ${names.join(', ')}` });
   }
   if (options.after !== undefined) checkPosition(options.after, { log, name: 'after' });
   if (options.snapshot !== undefined) checkPosition(options.snapshot, { log, name: 'snapshot' });

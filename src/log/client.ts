@@ -103,7 +103,7 @@ export class LogClient {
    */
   async addSnapshot(log: LogId, given: SnapshotOptions = {}): Promise<AddedEntry> {
     const id = this.#context.parseLog(log);
-    checkAppendOptions(id, given);
+    checkAppendOptions(id, given, ['created']);
     const { created, ...options } = given;
     const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
     return onlyOne(await append(this.#context, id, [entry], options));

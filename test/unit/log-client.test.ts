@@ -435,6 +435,17 @@ describe('addEntry', () => {
 });
 
 describe('addEntry after a given entry', () => {
+  test('it refuses an option with a wrong name, which could be a condition', async () => {
+    const { client, requests } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    const misspelled = { after: undefined, afer: at(0, 0) };
+    for (const refused of [client.addEntry(log, set(1), misspelled), client.addSnapshot(log, misspelled)]) {
+      await expect(refused).rejects.toMatchObject({ code: 'USAGE', log });
+    }
+    expect(requests).toEqual([]);
+  });
+
   test('it writes after the newest entry in one request', async () => {
     const { client, requests } = testLogClient();
     const log = await client.createLog();

@@ -601,6 +601,14 @@ export const VALUES: Cases = {
     await client.addEntry(log, entry, {});
     await client.addEntry(log, entry);
   },
+  'Give only …': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const entry = { type: 'Set', version: 1 };
+    const end = { segment: 0, entry: 0 };
+    const advice = await refused(() => client.addEntry(log, entry, { ...untyped({ afer: end }) }));
+    const [name = ''] = advice.replace('Give only ', '').split(', ');
+    await client.addEntry(log, entry, { [name]: end });
+  },
   'Give an end from … on': async (refused) => {
     const { client, log, add } = await clientOfLog();
     await add([1]);
