@@ -9,6 +9,7 @@ import type { Entry, ReservedTypes, StoredBody } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { SegmentRange } from '../log/log-store.ts';
 import { mayLackEntries } from '../log/segment.ts';
+import { endOf } from '../mapping/layout.ts';
 import type { Root } from './root.ts';
 import type { SnapshotStores } from './snapshots.ts';
 
@@ -132,10 +133,16 @@ async function lastItemRange(
 ): Promise<SegmentRange | undefined> {
   if (entry > 0) return { segment, from: Math.max(0, entry - 2), to: entry };
   if (segment === 0) return undefined;
-  const end = await store.newestEntry(log, segment - 1, CONSISTENT);
-  if (end === undefined) return undefined;
-  const { position } = end;
-  return { segment: segment - 1, from: Math.max(0, position.entry - 1), to: position.entry };
+  const end = await endOfSegment(store, log, segment - 1);
+  return end === undefined ? undefined : { segment: segment - 1, from: Math.max(0, end - 1), to: end };
+}
+
+/** The number of a closed segment's End Segment entry. */
+async function endOfSegment(store: ItemStores['store'], log: LogId, segment: number): Promise<number | undefined> {
+  if (store.meaningOf?.(log) === undefined) return (await store.newestEntry(log, segment, CONSISTENT))?.position.entry;
+  // The last items may have left the table before others, or the segment before may be restored.
+  const { layout } = (await store.getSegment(log, segment, CONSISTENT)) ?? {};
+  return layout && endOf(layout);
 }
 
 /** Whether the segment of the last item before a position expires without an archive. */

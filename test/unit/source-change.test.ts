@@ -136,7 +136,7 @@ test('a fold stops if the last folded item is missing, and goes on when it is ba
 
 test.each([
   ['after a block', { segment: 0, entry: 6 }, 4, ['items']],
-  ['at the beginning of a segment', { segment: 1, entry: 0 }, 9, ['newestEntry', 'items']],
+  ['at the beginning of a segment', { segment: 1, entry: 0 }, 9, ['getSegment', 'items']],
 ])('a load from a snapshot %s refuses to mix two lives of a log', { tags: ['I1'] }, async (_, position, last, more) => {
   const source = new Source();
   const log = await source.folded(position);
@@ -181,6 +181,22 @@ describe.each([
     expect(await runJob(source.deps, { kind: 'divide', log })).toMatchObject({ outcome: 'stopped', stop });
     expect(await readStop(source.blobs, log)).toMatchObject(stop);
   });
+});
+
+test('items of an archived segment leave the table in any order', { tags: ['I1'] }, async () => {
+  const source = new Source();
+  const log = await source.folded({ segment: 1, entry: 0 });
+  await source.logs.append(log, 10);
+  expect(await runJob(source.deps, { kind: 'archive', log, segment: 0 })).toMatchObject({ outcome: 'archived' });
+  const at = { segment: 1, entry: 4 };
+  const whole = await loadState(source.deps, log, { at });
+  expect(whole.base?.position).toEqual({ segment: 1, entry: 0 });
+  for (const gone of [[9], [6, 8], [0, 1, 2, 3, 4, 5, 7]]) {
+    source.change(log, gone);
+    const { base, end } = await loadState(source.deps, log, { at });
+    expect({ base, end }).toEqual({ base: whole.base, end: at });
+    expect(await source.snapshot(log, { segment: 1, entry: 6 })).not.toMatchObject({ outcome: 'stopped' });
+  }
 });
 
 test('attributes that no fold reads may change', async () => {
