@@ -1178,7 +1178,6 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'gap-by-machine-clock',
     fault: 'a comparison dates gaps, and waits, by the clock of its machine',
     test: 'test/property/revisions.test.ts',
-    project: 'sources',
     edits: [
       {
         file: 'workers/revisions/compare-table.ts',
@@ -1191,7 +1190,6 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'gap-of-change-on-its-way',
     fault: 'a comparison records a gap although the stream may still bring the change',
     test: 'test/property/revisions.test.ts',
-    project: 'sources',
     edits: [
       {
         file: 'workers/revisions/compare-table.ts',
