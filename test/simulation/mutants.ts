@@ -1685,4 +1685,17 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'stale-reload-taken',
+    fault: 'a document that loads the newest snapshot again takes a stale read, and goes back',
+    test: 'test/property/stale-reads.test.ts',
+    project: 'sources',
+    edits: [
+      {
+        file: 'client/follower.ts',
+        from: '    if (order < 0) return;\n',
+        to: '',
+      },
+    ],
+  },
 ];
