@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import * as errors from '../../src/errors.ts';
 import { nodeStore } from '../../src/snapshot/snapshots.ts';
 import { clearStop, readStop } from '../../src/snapshot/stop.ts';
 import { chunkKey } from '../../src/store/keys.ts';
@@ -120,3 +122,15 @@ test('a missing chunk below the base snapshot stops the log, and the stop names 
 function fail(): never {
   throw new Error('there is no such thing');
 }
+
+test('docs/operations.md says what to do for each error that stops a log', () => {
+  const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const [, table = ''] = /## A log is stopped\n(.*?)\nLimits:/s.exec(page) ?? [];
+  const codes = Object.values(errors).flatMap((Class) => {
+    if (typeof Class !== 'function' || !(Class.prototype instanceof errors.LogfoldError)) return [];
+    const { stopsLog, code }: errors.LogfoldError = Reflect.construct(Class, ['', {}]);
+    return stopsLog ? [code] : [];
+  });
+  expect(codes.length).toBeGreaterThan(20);
+  expect(codes.filter((code) => !table.includes(`\`${code}\``))).toEqual([]);
+});
