@@ -158,7 +158,8 @@ function aroundNumber(pattern: string): Exclude<SortKeyMapping['form'], 'N'> {
 }
 
 function invalid(path: string, problem: string): MappingInvalidError {
-  return new MappingInvalidError(`the schema mapping is wrong: ${path === '' ? 'it' : `'${path}'`} ${problem}`, {
+  const place = path === '' ? '' : ` is wrong: '${path}'`;
+  return new MappingInvalidError(`the schema mapping${place} ${problem}`, {
     advice: 'Correct it as docs/format.md describes schema mappings',
   });
 }

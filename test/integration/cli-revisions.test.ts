@@ -7,6 +7,7 @@ import {
   UpdateTableCommand,
 } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { runCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
 import { createItemTable } from '../support/item-table.ts';
 import { clientConfig } from '../support/shared-engine.ts';
@@ -70,6 +71,19 @@ describe('work on the embedded engine', () => {
     await stream({ StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' });
     await put('toggled', 'Cid');
     expect(await place.json(...WORK)).toMatchObject({ revisions: 1, gaps: 1 });
+  });
+
+  test('a comparison on the local engine says how to find out whether a change is on its way', async () => {
+    const table = 'deliveries';
+    await createItemTable(dynamodb, table, { stream: 'NEW_AND_OLD_IMAGES' });
+    await dynamodb.send(new PutItemCommand({ TableName: table, Item: keyOf('a') }));
+    const { stdout } = await runCli(['table', 'compare', '--table', table, ...place.words]);
+    expect(stdout).toContain('1 difference may be a change on its way.');
+    const [, work = ''] = /'logfold ([^']+)'/.exec(stdout) ?? [];
+    const [, wait = ''] = /this command again with (--wait \S+)\.\n/.exec(stdout) ?? [];
+    expect(await place.json(...work.split(' '))).toMatchObject({ revisions: 1, gaps: 0 });
+    const again = await place.json('table', 'compare', '--table', table, ...wait.split(' '));
+    expect(again).toMatchObject({ gaps: 0, waiting: 0 });
   });
 
   test('without --per, the logs that exist decide whether items or partition keys have logs', async () => {

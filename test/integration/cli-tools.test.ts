@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { text as textOf } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
@@ -88,6 +89,7 @@ test('the entries of a log make a copy of it, through a pipe', async () => {
 test('a follower prints new entries as they come', async () => {
   const log = await place.client.createLog();
   const follower = startCli(['entries', log, '--follow', '--json', ...place.words]);
+  const stderr = follower.stderr === null ? '' : textOf(follower.stderr);
   if (follower.stdout === null) throw new Error('the command has no standard output');
   const printed = createInterface({ input: follower.stdout });
   await once(printed, 'line');
@@ -98,5 +100,10 @@ test('a follower prints new entries as they come', async () => {
   }
   await end(follower, 'SIGINT');
   expect(follower.exitCode).toBe(130);
+  const [, next = ''] = /run the command again with --from (\S+)\.\n/.exec(await stderr) ?? [];
+  expect(next).toBe('0/3');
+  await place.edit(log, { type: 'Set', cells: [[0, 0, 'c']] });
+  const { stdout } = await runCli(['entries', log, '--from', next, '--json', ...place.words]);
+  expect(JSON.parse(stdout)).toMatchObject({ type: 'Set', body: [[0, 0, 'c']] });
   await rm(project, { recursive: true });
 });

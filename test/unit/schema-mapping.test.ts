@@ -276,7 +276,7 @@ describe('a key', () => {
 describe('a mapping', () => {
   test.each<[string, object, string]>([
     ['is missing a part', { type: undefined }, "'type' is wrong (expected the name of an attribute"],
-    ['has an unknown part', { reducer: 'x' }, 'Unrecognized key: "reducer"'],
+    ['has an unknown part', { reducer: 'x' }, 'the schema mapping is wrong (Unrecognized key: "reducer")'],
     ['has an empty name', { body: '' }, "'body' is wrong"],
     ['has another type of key', { partitionKey: { name: 'pk', type: 'N' } }, "'partitionKey.type' is wrong"],
     ['counts from 2', { sortKey: { name: 'sk', type: 'N', first: 2 } }, "'sortKey.first' is wrong"],

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { positionOfMoment } from '../../client/past-state.ts';
 import { InterruptedError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import type { Position } from '../../ids/position.ts';
+import { formatPosition, type Position } from '../../ids/position.ts';
 import { BodiesAhead } from '../../log/bodies-ahead.ts';
 import type { QueryRange } from '../../log/client.ts';
 import type { Entry, ReservedTypes } from '../../log/entry.ts';
@@ -67,6 +67,7 @@ export function entriesCommand() {
         });
       }
       const wanted: Wanted = { types: new Set(type), application, limit };
+      let next: Position | undefined;
       const run = inEnvironment(options, async (environment, output) => {
         const pages = readPages(environment, log, {
           from: await placeOf(environment, log, from),
@@ -86,6 +87,7 @@ export function entriesCommand() {
             for (const entry of page) {
               const line = await entryLine(entry, environment.deps.types, bodies);
               yield `${output.json ? JSON.stringify(line) : describeEntry(line, width)}\n`;
+              next = positionAfter(entry, environment.deps.types);
               progress?.update(++read);
             }
           }
@@ -97,17 +99,22 @@ export function entriesCommand() {
         }
       });
       return run.catch((error: unknown) => {
-        throw error instanceof InterruptedError ? describe(error, log) : error;
+        throw error instanceof InterruptedError ? describe(error, log, next) : error;
       });
     });
 }
 
 /** A signal is the only end of `--follow`. */
-function describe({ signal, reason }: InterruptedError, log: LogId): InterruptedError {
+function describe({ signal, reason }: InterruptedError, log: LogId, next: Position | undefined): InterruptedError {
+  const how = next === undefined ? '' : ` with --from ${formatPosition(next)}`;
   return new InterruptedError(signal, reason, {
     log,
-    advice: 'Nothing was changed. To continue, run the command again with --from',
+    advice: `Nothing was changed. To continue, run the command again${how}`,
   });
+}
+
+function positionAfter({ type, position: { segment, entry } }: Entry, { endSegment }: ReservedTypes): Position {
+  return type === endSegment ? { segment: segment + 1, entry: 0 } : { segment, entry: entry + 1 };
 }
 
 function placeOf(environment: Environment, log: LogId, from: From): Promise<Exclude<From, Date>> | Exclude<From, Date> {

@@ -289,14 +289,18 @@ async function compare(
     ).finally(() => progress.stop());
     lost.throwIfAborted();
     const { failures } = scan;
-    output.result({ table, ...result, failures }, describe(result, failures));
+    output.result({ table, ...result, failures }, describe(result, failures, request));
     scan.end(result);
   } finally {
     await place.close();
   }
 }
 
-function describe(result: CompareResult, failures: readonly LogfoldError[]): string {
+function describe(
+  result: CompareResult,
+  failures: readonly LogfoldError[],
+  { table, local, per }: Pick<TableOptions, 'local' | 'per'> & { readonly table: string },
+): string {
   const { items: compared, gaps, failed, waiting, continued, complete } = result;
   const lines = failures.map(({ code, message }) => `FAILED: ${code}: ${message}`);
   if (failed > failures.length) lines.push(`and ${failed - failures.length} more`);
@@ -304,10 +308,13 @@ function describe(result: CompareResult, failures: readonly LogfoldError[]): str
   lines.push(`${count(compared, 'item')} compared${from}, ${count(gaps, 'gap')} recorded`);
   if (failed > 0) lines.push(`${count(failed, 'log')} could not be read: the items there are not compared.`);
   if (waiting > 0) {
-    lines.push(
-      `${count(waiting, 'difference')} may be changes on their way. Run the command again after 25 hours, or now with ` +
-        '--wait 5m if all changes are recorded.',
-    );
+    const changes = waiting === 1 ? 'a change on its way' : 'changes on their way';
+    const kind = per === undefined ? '' : ` --per ${per}`;
+    const how =
+      local === undefined
+        ? 'Run the command again after 25 hours, or now with --wait 5m if all changes are recorded.'
+        : `Run 'logfold work --revisions-of ${table}${kind} --until-idle', then this command again with --wait 0s.`;
+    lines.push(`${count(waiting, 'difference')} may be ${changes}. ${how}`);
   }
   if (!complete) lines.push('The comparison is not complete: run the command again, and it continues.');
   return lines.join('\n');
