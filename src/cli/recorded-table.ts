@@ -7,7 +7,7 @@ import { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import { type Environment, openDynamoDb, type Place } from './environment.ts';
 
 /** The plain table that a command names. */
-export interface NamedTable extends Pick<Place, 'local' | 'mapping'> {
+export interface NamedTable extends Pick<Place, 'local'> {
   readonly revisionsOf: string;
   /** By default the kind of the logs that exist, or `item` if there are none. */
   readonly per?: SourceTable['per'] | undefined;
@@ -16,19 +16,14 @@ export interface NamedTable extends Pick<Place, 'local' | 'mapping'> {
 
 /**
  * The plain table whose changes a pipeline records.
- * @throws UsageError if there is a mapping, if the table's stream does not carry both images, or if
- * there are logs of both kinds and none is named
+ * @throws UsageError if the table's stream does not carry both images, or if there are logs of both
+ * kinds and none is named
  * @throws ResourceMissingError if the table does not exist
  */
 export async function recordedTable(
   { logs, deps, checkpoints }: Pick<Environment, 'logs' | 'deps' | 'checkpoints'>,
-  { revisionsOf: table, per, actor, local, mapping }: NamedTable,
+  { revisionsOf: table, per, actor, local }: NamedTable,
 ): Promise<RecordedTable> {
-  if (mapping !== undefined) {
-    throw new UsageError('--revisions-of and --mapping exclude each other', {
-      advice: 'Leave out --mapping',
-    });
-  }
   const place = await openDynamoDb(local === undefined ? {} : { local });
   const { keyNames, stream, streamArn } = await describeSource(place.client, table).finally(() => place.close());
   if (stream !== 'NEW_AND_OLD_IMAGES' || streamArn === undefined) {

@@ -42,9 +42,12 @@ export function workCommand() {
       ),
     )
     .action((options) => {
-      const { revisionsOf, per, actor } = options;
+      const { revisionsOf, per, actor, mapping } = options;
       if (revisionsOf === undefined && (per ?? actor) !== undefined) {
         throw new UsageError('--per and --actor need --revisions-of TABLE');
+      }
+      if (revisionsOf !== undefined && mapping !== undefined) {
+        throw new UsageError('--revisions-of and --mapping exclude each other', { advice: 'Leave out --mapping' });
       }
       // All logs of a deployment have one reducer.
       const reducer = revisionsOf !== undefined && options.reducer === undefined && { reducer: items.name };
@@ -73,7 +76,7 @@ export function workCommand() {
             },
             types: environment.deps.types,
             division,
-            mapping: options.mapping,
+            mapping,
             feed,
             endAt: mapped && ((log, index) => mapped.registrar.endAt(log, index, mappedLayout(division))),
             ...(revisions && { revisions }),
