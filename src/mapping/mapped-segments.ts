@@ -94,7 +94,7 @@ export class MappedSegments {
       throw notRegistered(log);
     }
     const inferred = await Array.fromAsync(this.#inferred(last, newest, limit));
-    const visible = records.filter((record) => isVisible(record, countOf(newest)));
+    const visible = records.slice(newestVisible(records, countOf(newest)));
     const found = [...inferred.reverse(), ...visible].slice(0, limit);
     if (found.length === limit || records.length < most) return found;
     // The application has deleted items, so that more segments than one are not visible.
@@ -107,13 +107,13 @@ export class MappedSegments {
     if (record !== undefined && isVisible(record, 0)) return record;
     const newest = await this.#items.newest(log, END, consistency);
     const known = record ?? (await this.#record(log, segment, CONSISTENT));
-    if (known !== undefined) return isVisible(known, countOf(newest)) ? known : undefined;
+    if (known !== undefined) return (await this.#isVisible(known, newest)) ? known : undefined;
     const [last] = await this.#records(log, 1, CONSISTENT);
     if (last === undefined) return undefined;
     if (last.segment >= segment) {
       // Another process recorded it just now, at the latest.
       const recorded = await this.#record(log, segment, CONSISTENT);
-      return recorded !== undefined && isVisible(recorded, countOf(newest)) ? recorded : undefined;
+      return recorded !== undefined && (await this.#isVisible(recorded, newest)) ? recorded : undefined;
     }
     const layout = laterLayout(last, segment);
     return hasBegun(layout, countOf(newest)) ? this.#inferredSegment(log, { segment, layout }, newest) : undefined;
@@ -126,9 +126,13 @@ export class MappedSegments {
   async *all(log: LogId): AsyncGenerator<Segment> {
     const newest = await this.#items.newest(log, END, CONSISTENT);
     let last: MappedSegment | undefined;
+    let hidden: MappedSegment[] = [];
     for await (const record of this.#books.segments(log, CONSISTENT)) {
       last = this.#remember(record);
-      if (isVisible(last, countOf(newest))) yield last;
+      hidden.push(last);
+      if (!isVisible(last, countOf(newest))) continue;
+      yield* hidden;
+      hidden = [];
     }
     if (last !== undefined) yield* this.#inferred(last, newest, Number.POSITIVE_INFINITY);
     else if (newest !== undefined) throw notRegistered(log);
@@ -221,6 +225,15 @@ export class MappedSegments {
     if (!begins) return { segment: undefined, isNew: false };
     const isNew = await this.#books.putSegment(await this.#begun(log, { segment, layout: same }, newest));
     return { segment: await this.#record(log, segment, CONSISTENT), isNew };
+  }
+
+  /** As {@link isVisible}. A segment has also begun if a later one has. */
+  async #isVisible(record: MappedSegment, newest: IndexedItem | undefined): Promise<boolean> {
+    if (isVisible(record, countOf(newest))) return true;
+    // A segment that was recorded before it began is the last one.
+    if (record.created === 0) return false;
+    const [last] = await this.newest(record.log, 1, CONSISTENT);
+    return last !== undefined && last.segment > record.segment;
   }
 
   /** The segments behind the newest recorded one, ascending, at most the last `limit`. */
@@ -337,6 +350,15 @@ function hasBegun({ first }: SegmentLayout, items: number): boolean {
 function isVisible(record: MappedSegment, items: number): boolean {
   const { segment, layout, lastSnapshot } = record;
   return segment === 0 || lastSnapshot !== undefined || isFrozen(record) || hasBegun(layout, items);
+}
+
+/**
+ * The index of the newest segment that has begun, as all before it have.
+ * @param records newest first
+ */
+function newestVisible(records: readonly MappedSegment[], items: number): number {
+  const index = records.findIndex((record) => isVisible(record, items));
+  return index === -1 ? records.length : index;
 }
 
 function notRegistered(log: LogId): LogNotFoundError {

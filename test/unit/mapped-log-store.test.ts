@@ -108,6 +108,19 @@ describe('a mapped log', () => {
     }
   });
 
+  test('the segments before one that was folded have begun, even if the application deleted their items', async () => {
+    const logs = new MappedLogs();
+    const { store } = logs;
+    const log = await logs.create(35);
+    await store.advanceLastSnapshot(log, { segment: 2, entry: 6 });
+    for (let index = 3; index < 35; index++) logs.items.delete(orderItem(log, index));
+    const numbers = (segments: readonly { readonly segment: number }[]) => segments.map(({ segment }) => segment);
+    expect(numbers(await store.newestSegments(log, 2, CONSISTENT))).toEqual([2, 1]);
+    expect(numbers(await Array.fromAsync(store.segments(log)))).toEqual([0, 1, 2]);
+    expect(await store.getSegment(log, 1, CONSISTENT)).toMatchObject({ segment: 1 });
+    expect(await store.getSegment(log, 3, CONSISTENT)).toBeUndefined();
+  });
+
   test('a body that cannot be read fails its own segment only, not the one that begins behind it', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(9);
