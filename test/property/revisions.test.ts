@@ -9,6 +9,7 @@ import { type ItemRevision, readItemRevision } from '../../src/state/items/item-
 import { liveItems } from '../../src/state/items/items.ts';
 import { ITEMS_MAP, items } from '../../src/state/items/reducer.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
+import { interceptLogStore } from '../support/interceptor.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { ownedItem, RevisedTable } from '../support/revised-table.ts';
 import { StreamedTable } from '../support/streamed-table.ts';
@@ -29,11 +30,11 @@ interface Delivery {
   readonly processes: readonly ('first' | 'second')[];
   /** Records of the batch that are lost, by index. */
   readonly lost: readonly number[];
-  /** Whether the pipeline divides the logs afterwards. */
-  readonly divides: boolean;
+  /** Whether the pipeline divides the logs afterwards, and whether the stream goes on meanwhile. */
+  readonly divides: 'not' | 'alone' | 'beside the stream';
 }
 
-const WHOLE: Delivery = { size: 6, again: 0, processes: ['first'], lost: [], divides: false };
+const WHOLE: Delivery = { size: 6, again: 0, processes: ['first'], lost: [], divides: 'not' };
 
 const place = { id: fc.constantFrom('a', 'b'), part: fc.constantFrom(1, 2) };
 const write: fc.Arbitrary<Write> = fc.oneof(
@@ -54,7 +55,7 @@ const delivery = fc.record<Delivery>({
   again: fc.integer({ min: 0, max: 5 }),
   processes: fc.constantFrom<Delivery['processes']>(['first'], ['second'], ['first', 'second'], ['first', 'first']),
   lost: fc.uniqueArray(fc.nat(5), { maxLength: 2 }),
-  divides: fc.boolean(),
+  divides: fc.constantFrom('not' as const, 'alone' as const, 'beside the stream' as const),
 });
 const plan = fc.record({
   // Long enough that most logs are divided before their last revisions.
@@ -91,7 +92,21 @@ async function deliver(table: StreamedTable, deliveries: readonly Delivery[]): P
     arrived.push(...fresh);
     at += size;
     table.deployment.nowMs += 60_000;
-    if (divides) for (const log of new Set(changes.map(({ keys }) => table.logOf(keys)))) await table.divide(log, 3, 6);
+    if (divides === 'not') continue;
+    for (const log of new Set(changes.map(({ keys }) => table.logOf(keys)))) {
+      // Before each write of the divide job, the log gets its next revision.
+      const beside = interceptLogStore(table.deployment.tables, async (name, effect) => {
+        const isWrite = name === 'putEntries' || name === 'putAhead' || name === 'startSegment';
+        for (let isSame = !isWrite; divides === 'beside the stream' && !isSame && at < table.records.length; at++) {
+          const next = table.records.slice(at, at + 1);
+          expect((await recordRevisions({ logs: recorders.second }, next)).failed).toEqual([]);
+          arrived.push(...next);
+          isSame = next.some(({ keys }) => table.logOf(keys) === log);
+        }
+        return effect();
+      });
+      await table.divide(log, 3, 6, beside);
+    }
   }
   return arrived;
 }

@@ -1698,4 +1698,64 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'guessed-revisions',
+    fault: 'a divide job guesses entries of a log of revisions, whose times it does not know',
+    test: 'test/property/revisions.test.ts',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: 'const mayGuess = !foldsItems(deps.reducer);',
+        to: 'const mayGuess = true;',
+      },
+    ],
+  },
+  {
+    name: 'swept-failure-forgotten',
+    fault: 'a sweep that could not feed a batch of logs reports success',
+    test: 'test/unit/warm-process.test.ts',
+    edits: [
+      {
+        file: 'workers/sweep/swept-feed.ts',
+        from: '    if (this.#failure !== undefined) throw this.#failure.error;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'failed-frame-kept',
+    fault: 'a reader of an archive never reads a frame again that it could not read once',
+    test: 'test/unit/warm-process.test.ts',
+    edits: [
+      {
+        file: 'archive/recent-frames.ts',
+        from: '    reading.catch(() => this.#forget(frame));\n',
+        to: '    reading.catch(() => undefined);\n',
+      },
+    ],
+  },
+  {
+    name: 'archive-by-segment-only',
+    fault: 'a reader goes on with the archive that a segment had before',
+    test: 'test/unit/rebuild-worker.test.ts',
+    edits: [
+      {
+        file: 'archive/archived-log-store.ts',
+        from: '${log}/${number}/${segment.archive.key}',
+        to: '${log}/${number}',
+      },
+    ],
+  },
+  {
+    name: 'external-roots-not-restored',
+    fault: 'a restore of a mapped log leaves out roots that lie in the bucket',
+    test: 'test/contract/mapped-log-store.test.ts',
+    edits: [
+      {
+        file: 'mapping/mapped-log-store.ts',
+        from: 'isVirtual(item) && (item.B !== undefined || item.E !== undefined)',
+        to: 'isVirtual(item) && item.B !== undefined',
+      },
+    ],
+  },
 ];

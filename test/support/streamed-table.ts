@@ -104,9 +104,10 @@ export class StreamedTable {
     log: LogId,
     snapshotEveryEntries: number,
     segmentEveryEntries = 10 * snapshotEveryEntries,
+    tables: LogStore = this.deployment.tables,
   ): Promise<void> {
     const division = divisionOf({ snapshotEveryEntries, segmentEveryEntries });
-    const deps: Omit<JobDeps, 'queue'> = { ...this.deployment.deps, reducer: this.reducer, division };
+    const deps: Omit<JobDeps, 'queue'> = { ...this.deployment.deps, tables, reducer: this.reducer, division };
     await this.deployment.runWith(deps, [
       { kind: 'snapshot', log, position: { segment: 0, entry: 0 } },
       { kind: 'divide', log },
