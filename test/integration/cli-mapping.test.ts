@@ -312,9 +312,11 @@ describe('a directory that belongs to a mapping', () => {
 
   test('takes a restored table by the commands of docs/operations.md', async () => {
     const page = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-    const [, block = ''] =
-      /```sh\nRESTORED=.*?\n(.*?)```/s.exec(page.slice(page.indexOf('## Disaster recovery'))) ?? [];
-    const commands = block.trim().split('\n');
+    const [, block = ''] = /```sh\n(logfold adopt --move-claim.*?)```/s.exec(page) ?? [];
+    const commands = block
+      .trim()
+      .replaceAll(/ \\\n */g, ' ')
+      .split('\n');
     expect(commands).toHaveLength(3);
     const [mapping, reducer] = [join(directory, 'mapping.json'), join(directory, 'orders.mjs')];
     const tables = (entry: string, segment: string) => ['--entry-table', entry, '--segment-table', segment];
@@ -333,9 +335,12 @@ describe('a directory that belongs to a mapping', () => {
       advice: expect.stringContaining("run 'logfold adopt --move-claim'"),
     });
     for (const line of commands) {
-      const [program, ...command] = line.replace('LOG', '1').split(' ');
+      const here = line.replace(' --bucket BUCKET', '').replace('verify LOG', 'verify 1');
+      const files = here.replace('mapping.json', mapping).replace('reducer.mjs', reducer);
+      expect(files).toContain('--entry-table orders-2 --segment-table segments-2');
+      const [program, ...command] = files.split(' ');
       expect(program).toBe('logfold');
-      await place.json(...command.filter((word) => word !== '$RESTORED'), ...restored);
+      await place.json(...command);
     }
     // The pipeline registers new segments again.
     for (let n = 25; n < 34; n++) {
