@@ -140,6 +140,14 @@ describe('inspect', () => {
     }
   });
 
+  test('the steps for a stack leave open the names that the stack chooses', async () => {
+    const [AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY] = ['us-east-1', 'key', 'secret'];
+    const environment = { AWS_ENDPOINT_URL: place.endpoint, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY };
+    const { stdout } = await runCli(['inspect', TABLE], { environment });
+    expect(stdout).toContain('with SegmentTableName and BucketName of the outputs of the stack');
+    expect(stdout).toContain('--segment-table SEGMENT_TABLE --bucket BUCKET');
+  });
+
   test('adopted logs are not folded until somebody names a reducer', async () => {
     const named = [
       '--entry-table',

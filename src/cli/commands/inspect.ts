@@ -144,14 +144,16 @@ interface Next {
 
 /** The steps after an inspection. A command of a step is on a separate, indented line. */
 function nextSteps(table: string, { hasStream, ...next }: Next & { readonly hasStream: boolean }): string[] {
-  const { written, local, segmentTable = `${table}-segments`, bucket = 'BUCKET', reducer = 'reducer.mjs' } = next;
+  const { written, local, segmentTable = 'SEGMENT_TABLE', bucket = 'BUCKET', reducer = 'reducer.mjs' } = next;
   const run = (...words: string[]): string =>
     `\n       logfold ${words.map((word) => (word.startsWith('--') ? word : shellWord(word))).join(' ')}`;
   const file = written ?? 'mapping.json';
   const place = local === undefined ? [] : ['--local', local];
   const stores = local === undefined ? ['--segment-table', segmentTable, '--bucket', bucket] : place;
   const mapped = ['--mapping', file, '--entry-table', table, ...stores];
-  const register = `Register the logs:${run('adopt', ...mapped)}`;
+  const isNamed = local !== undefined || (next.segmentTable !== undefined && next.bucket !== undefined);
+  const names = isNamed ? '' : ', with SegmentTableName and BucketName of the outputs of the stack';
+  const register = `Register the logs${names}:${run('adopt', ...mapped)}`;
   const build = `Build the snapshots that are due:${run('sweep', ...mapped, '--reducer', reducer)}`;
   const steps = [
     written === undefined

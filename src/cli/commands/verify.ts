@@ -2,12 +2,17 @@ import { describeProblem, verify } from '../../workers/inspect/verify.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 
+const HELP = `
+Archives are compared with the entries that are still in the table, so a change after archival is found before the
+entries leave. Exit code 1 says that something is missing or differs. The command changes nothing.`;
+
 export function verifyCommand() {
   return command(
     'verify',
     'Check that a log is complete: its entries, its archives, and every chunk of every kept snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
+    .addHelpText('after', HELP)
     .addHelpText('after', examples('verify budget'))
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
