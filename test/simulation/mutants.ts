@@ -1741,8 +1741,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'archive/archived-log-store.ts',
-        from: '${log}/${number}/${segment.archive.key}',
-        to: '${log}/${number}',
+        from: 'segment.archive.key}`;',
+        to: 'segment.segment}`;',
       },
     ],
   },
