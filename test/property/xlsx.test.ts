@@ -88,7 +88,7 @@ test('a sheet shows of each merged area the first cell, for slices of any size',
       const read = await readRows(slicesOf(bytes, size), { format: 'xlsx' });
       expect(read).toEqual(shown.filter((row) => row.length > 1));
     }),
-    { numRuns: propertyRuns(200, 40) },
+    { numRuns: propertyRuns(200, 20) },
   );
 });
 
