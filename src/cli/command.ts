@@ -36,7 +36,7 @@ export function command(name: string, description: string) {
     .addOption(
       new Setting(
         '--reducer <file>',
-        `the deployed reducer: an ES module, or ${BUILT_IN_REDUCERS.map(({ name }) => name).join(', ')}; default: ${BUILT_IN_REDUCERS[0].name}`,
+        `the deployed reducer: an ES module, or ${BUILT_IN_REDUCERS.map(({ name }) => name).join(', ')}; default: ${BUILT_IN_REDUCERS[0].name}, and none for mapped logs`,
         { resolve: (value, directory) => builtInReducer(value)?.name ?? fromDirectory(value, directory) },
       ),
     )

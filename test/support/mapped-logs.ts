@@ -1,11 +1,18 @@
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MemoryMappedItems } from '../../src/adapters/memory/mapped-items.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
+import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
+import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { NOON } from './logs.ts';
+import { versionedSheet } from './versioned-sheet.ts';
 
 const DOCUMENT = {
   partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
@@ -71,4 +78,20 @@ export class MappedLogs {
     await this.store.register(log, sizes);
     return log;
   }
+}
+
+/** Dependencies of the jobs of mapped logs. The jobs that they send are dropped. */
+export function mappedDeps(tables: MappedLogStore, blobs: BlobStore): JobDeps {
+  return {
+    tables,
+    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+    blobs,
+    platform: nativePlatform,
+    types: MAPPED_TYPES,
+    reducer: versionedSheet(1),
+    now: () => NOON * 1000,
+    random: Math.random,
+    policyOf: () => DEFAULT_POLICY,
+    queue: { send: async () => undefined },
+  };
 }

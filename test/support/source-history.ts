@@ -1,16 +1,12 @@
 import assert from 'node:assert/strict';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
 import { claimBucket } from '../../src/mapping/bucket-claim.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { mappingDocument } from '../../src/mapping/meaning.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
-import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { replaceMapping } from '../../src/workers/adopt/replace-mapping.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
@@ -19,10 +15,10 @@ import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { MemoryChunks } from './chunks.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore, interceptMappedItems } from './interceptor.ts';
 import { NOON } from './logs.ts';
-import { MappedLogs, ORDERS, orderItem } from './mapped-logs.ts';
+import { MappedLogs, mappedDeps, ORDERS, orderItem } from './mapped-logs.ts';
 import { InjectedFault } from './process.ts';
 import { Random } from './random.ts';
-import { readRows, versionedSheet } from './versioned-sheet.ts';
+import { readRows } from './versioned-sheet.ts';
 
 const LOG = textLogId('changing');
 /** Items between two snapshots, and items of a segment. */
@@ -288,21 +284,13 @@ class SourceHistory {
       now: () => NOON * 1000,
     });
     return {
-      tables,
+      ...mappedDeps(tables, blobs),
       mapped: tables,
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      blobs,
-      platform: nativePlatform,
-      types: MAPPED_TYPES,
-      reducer: versionedSheet(1),
-      now: () => NOON * 1000,
       random: () => this.#random.next(),
-      policyOf: () => DEFAULT_POLICY,
       // Some builds stop after each step, and continue in another job.
       rangeEntries: 4,
       deadline: this.#random.chance(0.3) ? 0 : undefined,
       division: divisionOf({ snapshotEveryEntries: BLOCK, segmentEveryEntries: SEGMENT }),
-      queue: { send: async () => undefined },
     };
   }
 }

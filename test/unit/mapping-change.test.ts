@@ -1,11 +1,8 @@
 import { expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { claimBucket, readBucketMapping, requireClaim } from '../../src/mapping/bucket-claim.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { mappingDocument } from '../../src/mapping/meaning.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
@@ -18,8 +15,7 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
-import { MappedLogs, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
+import { MappedLogs, mappedDeps, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
 
 /** All items have the type `Set`, so they become the same entries as with {@link ORDERS}. */
 const CONSTANT = parseMapping({ ...mappingDocument(ORDERS), type: { constant: 'Set' } });
@@ -49,20 +45,9 @@ class Place {
 
   deps(mapping: SchemaMapping): JobDeps {
     const { items, books } = this.logs;
-    const { blobs } = this;
     const tables = new MappedLogStore({ items, books, mapping, now: () => NOON * 1000 });
-    return {
-      tables,
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      blobs,
-      platform: nativePlatform,
-      types: MAPPED_TYPES,
-      reducer: versionedSheet(1),
-      now: () => NOON * 1000,
-      random: Math.random,
-      policyOf: () => ({ ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0 }),
-      queue: { send: async () => undefined },
-    };
+    const policy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0 };
+    return { ...mappedDeps(tables, this.blobs), policyOf: () => policy };
   }
 
   replace(mapping: SchemaMapping, dryRun = false, table = 'orders') {

@@ -1,24 +1,20 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
 import type { LogReader } from '../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
-import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
+import { logStatus } from '../../src/workers/inspect/status.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
-import { MappedLogs, orderItem, TENS } from '../support/mapped-logs.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
+import { MappedLogs, mappedDeps, orderItem, TENS } from '../support/mapped-logs.ts';
 
 /** A table of orders, and the jobs of its log. */
 class Source {
@@ -26,22 +22,9 @@ class Source {
   readonly blobs = new MemoryBlobStore(() => NOON * 1000);
 
   get deps(): JobDeps {
-    const { store: tables } = this.logs;
-    const { blobs } = this;
-    return {
-      tables,
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      blobs,
-      platform: nativePlatform,
-      types: MAPPED_TYPES,
-      reducer: versionedSheet(1),
-      now: () => NOON * 1000,
-      random: Math.random,
-      policyOf: () => DEFAULT_POLICY,
-      queue: { send: async () => undefined },
-      mapped: tables,
-      division: divisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 }),
-    };
+    const { store } = this.logs;
+    const division = divisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 });
+    return { ...mappedDeps(store, this.blobs), mapped: store, division };
   }
 
   snapshot(log: LogId, position: Position) {
@@ -173,6 +156,7 @@ describe.each([
     expect(String(verified)).toContain('another id');
     const rebuilt = await runJob(source.deps, { kind: 'rebuild', log });
     expect(rebuilt).toMatchObject({ outcome: 'stopped', stop: { code: 'SOURCE_CHANGED' } });
+    expect(await logStatus(source.deps, log)).toMatchObject({ lagEntries: 0 });
   });
 
   test('is stopped when the stream shows its first item', { tags: ['I7'] }, async () => {

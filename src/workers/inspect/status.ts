@@ -37,7 +37,7 @@ export interface LogStatus {
   /** All entries of the log, including archived and expired ones. */
   readonly entries: number;
   readonly lastSnapshot: Position | null;
-  /** Entries after the newest complete snapshot's own entry. */
+  /** Entries after the newest complete snapshot's own entry; 0 if the log ends before it. */
   readonly lagEntries: number;
   /** Chunks in the blob store, and their stored size in bytes. */
   readonly chunks: number;
@@ -109,7 +109,8 @@ export async function logStatus(deps: StatusDeps, log: LogId, known?: readonly S
   }
   const stopped = (await readStop(deps.blobs, log)) ?? null;
   const count = (kind: 'archive' | 'pointer') => segments.filter(({ foreign }) => foreign.includes(kind)).length;
-  const lagEntries = entries - folded;
+  // A log that was deleted and began again may end before its Last Snapshot.
+  const lagEntries = Math.max(0, entries - folded);
   const roots = lagEntries === 0 ? 0 : await foreignRoots(deps, log, { segments, lastSnapshot });
   return {
     log,
