@@ -158,6 +158,8 @@ function requestsOf({ tables, blobs }: Environment): number {
   return tables.requests + gets + puts + lists + deletes;
 }
 
+const MAX_CONCURRENCY = 1000;
+
 /** Parsers for arguments. Commander prints their errors unchanged. */
 export const parse = {
   log: parseLogId,
@@ -169,6 +171,16 @@ export const parse = {
     if (!/^\d+$/.test(text) || count < 1 || !Number.isSafeInteger(count)) {
       throw new UsageError(`'${text}' is not a whole number above 0`);
     }
+    return count;
+  },
+  /**
+   * Parses how many of something run at the same time. A million waiting workers would keep the
+   * process from everything else, also from its end.
+   * @throws UsageError
+   */
+  concurrency: (text: string): number => {
+    const count = parse.count(text);
+    if (count > MAX_CONCURRENCY) throw new UsageError(`'${text}' is above ${MAX_CONCURRENCY}`);
     return count;
   },
   /** @throws UsageError */

@@ -48,7 +48,11 @@ export async function searchSnapshot(
   const foreign: ForeignPart[] = [];
   for (let number = notAfter.segment; number >= 0; number--) {
     const segment = await store.getSegment(log, number, CONSISTENT);
-    if (segment === undefined) continue;
+    if (segment === undefined) {
+      // Between the end of the log and the position there may be billions of numbers.
+      if (number === notAfter.segment) number = Math.min(number, await segmentsOf(store, log));
+      continue;
+    }
     const found = await lastSnapshotUpTo(store, segment, notAfter);
     if (hasForeignArchive(segment)) foreign.push({ kind: 'archive', log, segment: number });
     if (found === 'gone') break;
@@ -65,6 +69,12 @@ export async function searchSnapshot(
     if (root !== undefined) return { snapshot: { position, root }, foreign };
   }
   return { snapshot: undefined, foreign };
+}
+
+/** The number of the log's newest segment, plus one. */
+async function segmentsOf(store: LogReader, log: LogId): Promise<number> {
+  const [newest] = await store.newestSegments(log, 1, CONSISTENT);
+  return newest === undefined ? 0 : newest.segment + 1;
 }
 
 async function lastSnapshotUpTo(

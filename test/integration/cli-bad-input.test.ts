@@ -265,6 +265,7 @@ describe('invalid arguments', () => {
       [`diff ${UNKNOWN}`, 'USAGE', "'before'"],
       ['export', 'USAGE', "'log'"],
       ['work --concurrency 0', 'USAGE', "--concurrency: '0' is not"],
+      ['work --concurrency 1000000', 'USAGE', "--concurrency: '1000000' is above 1000"],
       ['create --color', 'USAGE', '--color'],
       ['create one', 'USAGE', 'arguments'],
       ['destroy', 'USAGE', 'destroy'],

@@ -8,6 +8,7 @@ import {
   PositionInvalidError,
   UsageError,
 } from '../../src/errors.ts';
+import { MAX_NUMBER } from '../../src/ids/position.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { LiveLog } from '../support/live-logs.ts';
@@ -36,6 +37,17 @@ describe('the state of a document at a moment', () => {
     expect(past).toMatchObject({ position: at(0, 3), snapshot: undefined });
     expect(await rowsOf(await document.at(at(0, 4)))).toEqual([['C']]);
     expect(await rowsOf(await document.at(at(0, 0)))).toEqual([]);
+  });
+
+  test('a position far after the end is refused after a few requests', async () => {
+    const live = await edited('ABC');
+    const document = await live.open();
+    live.requests.length = 0;
+    live.interceptor = (_, effect) => {
+      if (live.requests.length > 20) throw new Error('too many requests');
+      return effect();
+    };
+    await expect(document.at(at(MAX_NUMBER, MAX_NUMBER))).rejects.toThrow(EntryNotFoundError);
   });
 
   test('it includes the entries up to a time', async () => {

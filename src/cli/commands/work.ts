@@ -23,7 +23,7 @@ import { exitCodeOf, interrupted, untilInterrupted } from '../signals.ts';
 export function workCommand() {
   return dividingCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
     .option('--until-idle', 'end when nothing is left to do; exit code 1 if something failed', false)
-    .option('--concurrency <n>', 'logs to work on at the same time', parse.count, 2)
+    .option('--concurrency <n>', 'logs to work on at the same time, at most 1000', parse.concurrency, 2)
     .option('--revisions-of <table>', 'also record the changes of this plain table, which has a stream of both images')
     .addOption(
       new Option(
