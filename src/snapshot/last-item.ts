@@ -59,7 +59,7 @@ export async function lastItemHash(
 }
 
 async function lastStoredItem(stores: ItemStores, log: LogId, position: Position): Promise<StoredItem | undefined> {
-  const range = await lastItemRange(stores.store, log, position);
+  const range = await lastItemRange(stores, log, position);
   if (range === undefined) return undefined;
   const items = (await Array.fromAsync(stores.store.items(log, range, CONSISTENT))).flat();
   return items.findLast(({ T }) => !isMapped(stores, log) || (T?.S !== undefined && !stores.types.includes(T.S)));
@@ -126,15 +126,18 @@ export async function requireLastItem(stores: ItemStores, { log, position, lastI
 }
 
 /** The last one or two entries before a position: one of them is an item. */
-async function lastItemRange(
-  store: ItemStores['store'],
-  log: LogId,
-  { segment, entry }: Position,
-): Promise<SegmentRange | undefined> {
-  if (entry > 0) return { segment, from: Math.max(0, entry - 2), to: entry };
-  if (segment === 0) return undefined;
-  const end = await endOfSegment(store, log, segment - 1);
-  return end === undefined ? undefined : { segment: segment - 1, from: Math.max(0, end - 1), to: end };
+async function lastItemRange(stores: ItemStores, log: LogId, position: Position): Promise<SegmentRange | undefined> {
+  const segment = lastItemSegment(stores, log, position);
+  if (segment < 0) return undefined;
+  if (segment === position.segment) return { segment, from: Math.max(0, position.entry - 2), to: position.entry };
+  const end = await endOfSegment(stores.store, log, segment);
+  return end === undefined ? undefined : { segment, from: Math.max(0, end - 1), to: end };
+}
+
+/** The segment of the last item before a position; -1 if there is none. */
+function lastItemSegment(stores: Pick<ItemStores, 'store'>, log: LogId, { segment, entry }: Position): number {
+  // The first entry of a segment is a Snapshot entry, which is no item of the application.
+  return entry > (isMapped(stores, log) ? 1 : 0) ? segment : segment - 1;
 }
 
 /** The number of a closed segment's End Segment entry. */
@@ -146,8 +149,9 @@ async function endOfSegment(store: ItemStores['store'], log: LogId, segment: num
 }
 
 /** Whether the segment of the last item before a position expires without an archive. */
-async function mayHaveExpired({ store }: ItemStores, log: LogId, { segment, entry }: Position): Promise<boolean> {
-  const found = await store.getSegment(log, entry > 0 ? segment : segment - 1, CONSISTENT);
+async function mayHaveExpired(stores: ItemStores, log: LogId, position: Position): Promise<boolean> {
+  const segment = lastItemSegment(stores, log, position);
+  const found = segment < 0 ? undefined : await stores.store.getSegment(log, segment, CONSISTENT);
   return found !== undefined && mayLackEntries(found);
 }
 

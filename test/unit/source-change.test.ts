@@ -5,6 +5,8 @@ import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
 import type { LogReader } from '../../src/log/log-store.ts';
+import { buildState } from '../../src/snapshot/build.ts';
+import { lastItemHash } from '../../src/snapshot/last-item.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
@@ -206,4 +208,18 @@ test('a root without the hash of its last item is continued', async () => {
   expect(root.lastItem).toBeUndefined();
   await source.logs.append(log, 3);
   expect(await source.snapshot(log, NEXT)).toMatchObject({ outcome: 'built', base: position });
+});
+
+test("a build up to a segment's second entry takes the last item from the segment before", {
+  tags: ['I1'],
+}, async () => {
+  const source = new Source();
+  const log = await source.folded({ segment: 1, entry: 0 });
+  const position = { segment: 1, entry: 1 };
+  const first = await lastItemHash(source.deps, log, { segment: 1, entry: 0 });
+  expect(first).toBeDefined();
+  expect(await lastItemHash(source.deps, log, position)).toEqual(first);
+  expect(await lastItemHash(source.deps, log, { segment: 0, entry: 1 })).toBeUndefined();
+  const deps = { ...source.deps, chunks: new MemoryChunks() };
+  expect(await buildState(deps, log, { at: position, only: 'beginning' })).toMatchObject({ root: { position } });
 });
