@@ -8,7 +8,7 @@ const IS_LONG = Number(process.env.LOGFOLD_HISTORIES) >= 500;
 const onlySeed = process.env.SEED;
 const SEEDS = onlySeed === undefined ? Array.from({ length: IS_LONG ? 60 : 4 }, (_, i) => i + 1) : [Number(onlySeed)];
 const SIZE = IS_LONG ? { logs: 12, appends: 80, consumers: 4 } : { logs: 6, appends: 30, consumers: 3 };
-const LARGE = { logs: 1_000, appends: 2_500, consumers: 10 };
+const LARGE = { logs: 1_000, appends: 2_500, consumers: 10, restores: true };
 
 const results: FeedHistoryResult[] = [];
 

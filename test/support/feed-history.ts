@@ -31,6 +31,8 @@ export interface FeedHistorySize {
   /** Appends to all logs together, of one to four entries. */
   readonly appends: number;
   readonly consumers: number;
+  /** Whether a log goes back in each history. By default it does in some. */
+  readonly restores?: boolean;
 }
 
 /** Counts of a history of a feed. */
@@ -291,7 +293,11 @@ class FeedHistory {
   }
 
   /** Sweeps all logs as the deployed sweep does. */
-  async #sweep(ports: FeedPorts, event: object, writer = this.#world.writer(ports)): Promise<void> {
+  async #sweep(
+    ports: FeedPorts,
+    event: object,
+    { writer = this.#world.writer(ports), isWhole = false } = {},
+  ): Promise<void> {
     const world = this.#world;
     const { queue, process } = ports;
     const onSchedule = sweepFunction({
@@ -311,7 +317,7 @@ class FeedHistory {
       },
     });
     // Some sweeps have no time for all logs.
-    const ms = this.#random.chance(0.2) ? 61_000 : 15 * MINUTE;
+    const ms = !isWhole && this.#random.chance(0.2) ? 61_000 : 15 * MINUTE;
     const awsRequestId = `sweep ${world.nextSerial()}`;
     await onSchedule(event, { awsRequestId, getRemainingTimeInMillis: () => ms });
   }
@@ -354,7 +360,7 @@ class FeedHistory {
     const writer = this.#world.writer(ports);
     const checkpoint = await writer.restart();
     this.#world.trace(`${this.#world.scheduler.now()} the feed begins again at ${checkpoint}`);
-    await this.#sweep(ports, { since: '2024-01-01' }, writer);
+    await this.#sweep(ports, { since: '2024-01-01' }, { writer });
   }
 
   async #afterStep(): Promise<void> {
@@ -369,7 +375,7 @@ class FeedHistory {
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await scheduler.sleep(5 * MINUTE);
-    if (this.#random.chance(0.6)) await this.#restoreLog();
+    if (this.#size.restores || this.#random.chance(0.6)) await this.#restoreLog();
     const until = scheduler.now() + PATIENCE_MS;
     const isBusy = (): boolean => {
       const { waiting, inFlight } = world.queue.stats();
@@ -396,11 +402,15 @@ class FeedHistory {
     const { scheduler, random } = world;
     const operator = world.operator();
     // The feed has everything, and no record or job knows the entries that go.
-    await this.#sweep(operator, { since: '2024-01-01' });
+    await this.#sweep(operator, { since: '2024-01-01' }, { isWhole: true });
     const { waiting, inFlight } = world.queue.stats();
     if (waiting + inFlight + world.stream.length > 0) await scheduler.sleep(60 * MINUTE);
-    const log = random.pick(world.logs);
-    const lost = log === undefined || world.stream.length > 0 ? 0 : await world.goBack(log);
+    if (world.stream.length > 0) return;
+    let [log, lost] = [random.pick(world.logs), 0];
+    for (let tries = 0; log !== undefined && lost === 0 && tries < 20; tries++) {
+      log = random.pick(world.logs);
+      lost = log === undefined ? 0 : await world.goBack(log);
+    }
     if (log === undefined || lost === 0) return;
     await scheduler.sleep(random.integer(1, 30) * MINUTE);
     const again = random.integer(0, lost);
@@ -411,7 +421,9 @@ class FeedHistory {
     }));
     if (again > 0) await world.client(operator).addEntries(log, entries);
     await scheduler.sleep(random.integer(1, 30) * MINUTE);
-    await this.#sweep(operator, random.chance(0.5) ? {} : { since: '2024-01-01' });
+    // The first of two sweeps may only continue one that had no time for all logs.
+    const event = random.chance(0.5) ? {} : { since: '2024-01-01' };
+    for (let sweeps = 0; sweeps < 2; sweeps++) await this.#sweep(operator, event, { isWhole: true });
     const isNamed = this.#ahead.has(log) || !world.isAhead;
     assert.ok(isNamed || again === lost, `a sweep names ${log}, which lost ${lost} entries and got ${again}`);
     await this.#beginAgain(operator);

@@ -11,6 +11,7 @@ import type { GroupStore } from '../../src/feed/group-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
+import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { interceptGroupStore } from './interceptor.ts';
 import type { Random } from './random.ts';
@@ -112,7 +113,8 @@ export class FeedWorld extends World {
   }
 
   /**
-   * Takes a log back to an earlier state: removes entries at its end that no snapshot has.
+   * Takes a log back to an earlier state: removes entries at its end that no snapshot has, at most
+   * one batch.
    * @returns how many
    */
   async goBack(log: LogId): Promise<number> {
@@ -123,7 +125,7 @@ export class FeedWorld extends World {
     const kept = entries.findLastIndex(({ type, position }) => {
       return type !== 'Counted' || position.segment !== segment || position.entry <= lastSnapshot;
     });
-    const most = entries.length - 1 - kept;
+    const most = Math.min(entries.length - 1 - kept, MAX_BATCH_ITEMS);
     if (most === 0) return 0;
     const lost = entries.slice(-this.random.integer(1, most)).map(({ position }) => position);
     this.back = { log, pass: this.restarts.length };
