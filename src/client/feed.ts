@@ -208,16 +208,19 @@ export class Feed {
     let next = await this.#reader.startFrom(from);
     for (let left = limit; ; ) {
       const isFirst = comparePositions(next, from) === 0;
+      let reached = next;
       const pass = this.#reader.pass(next, { within: isFirst ? within : undefined, skipExpired, isFresh: !follow });
       try {
         for await (const item of pass.items) {
           if (isAborted(signal)) return;
+          reached = positionOfCheckpoint(item.item.checkpoint);
           yield item;
           left--;
           if (left === 0) return;
         }
       } catch (error) {
-        const restart = isMissing(error) ? await this.#reader.restartBehind(next) : undefined;
+        // The pass may have gone on across a restart already.
+        const restart = isMissing(error) ? await this.#reader.restartBehind(reached) : undefined;
         if (restart === undefined) throw error;
         next = restart;
         continue;

@@ -1246,7 +1246,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/feed.ts',
-        from: 'isMissing(error) ? await this.#reader.restartBehind(next) : undefined',
+        from: 'isMissing(error) ? await this.#reader.restartBehind(reached) : undefined',
         to: 'undefined',
       },
     ],

@@ -275,6 +275,21 @@ describe('reading the feed', () => {
     await expect(Array.fromAsync(feed.read())).rejects.toMatchObject({ code: 'ENTRY_GAP' });
   });
 
+  test('gives no entry again if entries after a restart are gone', async () => {
+    const { fed, a, b, feed } = await twoLogs();
+    const before = itemTexts(await Array.fromAsync(feed.read()), [a, b]);
+    await fed.writer.restart();
+    await fed.feed(a);
+    await fed.feed(b);
+    await fed.writer.add([{ log: b, position: { segment: 0, entry: 9 } }]);
+    const items: FeedItem[] = [];
+    const reading = async () => {
+      for await (const item of feed.read()) items.push(item);
+    };
+    await expect(reading()).rejects.toMatchObject({ code: 'ENTRY_GAP' });
+    expect(items).toHaveLength(2 * before.length);
+  });
+
   test('a reader before a restart continues behind it when the feed has a snapshot there', async () => {
     const { fed, feed, a, b } = await twoLogs();
     const restart = await fed.writer.restart();
