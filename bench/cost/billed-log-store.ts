@@ -1,4 +1,3 @@
-import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { ItemInvalidError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -23,6 +22,7 @@ import type {
 } from '../../src/log/log-store.ts';
 import { endAfter } from '../../src/log/newest.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
+import type { MemoryLogStore } from '../../test/support/stores/memory-log-store.ts';
 import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
 
 const EVENTUAL: Consistency = { consistent: false };

@@ -1,6 +1,4 @@
 import type { DynamoDBRecord } from 'aws-lambda';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -23,6 +21,8 @@ import { CONDEMNED_PREFIX } from '../../src/store/keys.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
+import { MemoryBlobStore } from '../../test/support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../../test/support/stores/memory-log-store.ts';
 import { Random } from '../random.ts';
 import { BilledLogStore } from './billed-log-store.ts';
 import { BilledQueue } from './billed-queue.ts';

@@ -13,7 +13,6 @@ import {
   requireMappedKeys,
 } from '../adapters/dynamodb/table-settings.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
-import { MemoryLogStore } from '../adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { foldWatchOf } from '../adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
@@ -119,10 +118,7 @@ export interface MappedTables {
 /** Other tables of the same schema, in the same place. */
 export interface OtherTables {
   readonly store: LogStore;
-  /**
-   * Names of tables that did not exist. The local engine creates them; a dry run treats them as
-   * empty.
-   */
+  /** Names of tables that did not exist. The local engine creates them, unless it is a dry run. */
   readonly created: readonly string[];
 }
 
@@ -207,13 +203,12 @@ async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Env
     ...wire(place, chosen, { names, dynamodb, objects, close: () => engine.leave() }),
     otherTables: async (others, { dryRun }) => {
       if (mapping !== undefined) {
+        const store = openTables({ client: dynamodb, ...others, mapping, now: Date.now });
         const isMissing = !(await hasSegmentTable(dynamodb, others.segmentTable));
-        if (dryRun && isMissing) return { store: new MemoryLogStore(), created: [others.segmentTable] };
-        const created = await openMappedTables(dynamodb, others, { mapping, creates: !dryRun, dir });
-        return { store: openTables({ client: dynamodb, ...others, mapping, now: Date.now }), created };
+        if (dryRun && isMissing) return { store, created: [others.segmentTable] };
+        return { store, created: await openMappedTables(dynamodb, others, { mapping, creates: !dryRun, dir }) };
       }
       const created = await missingTables(dynamodb, others);
-      if (dryRun && created.includes(others.entryTable)) return { store: new MemoryLogStore(), created };
       if (!dryRun) await ensureTables(dynamodb, others);
       return { store: new DynamoDbLogStore({ client: dynamodb, ...others }), created };
     },

@@ -8,7 +8,6 @@ import { PutObjectCommand, S3Client, UploadPartCommand } from '@aws-sdk/client-s
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
@@ -23,10 +22,11 @@ import {
 import { parseLogId } from '../../src/ids/log-id.ts';
 import type { BlobInfo, BlobPart, BlobRange, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
 import { chunkKey, rootKey, rootPrefix, stopKey } from '../../src/store/keys.ts';
-import { AwsGateway } from '../support/aws-gateway.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
-import { streamOf } from '../support/interceptor.ts';
-import { ObjectServer } from '../support/object-server.ts';
+import { AwsGateway } from '../support/deployed/aws-gateway.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
+import { streamOf } from '../support/stores/interceptor.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { ObjectServer } from '../support/stores/object-server.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const MIB = 1024 * 1024;

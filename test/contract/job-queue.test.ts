@@ -5,7 +5,7 @@ import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { SqsJobQueue } from '../../src/adapters/sqs/job-queue.ts';
 import { CredentialsError, ReceiptExpiredError, ResourceMissingError } from '../../src/errors.ts';
 import { DEDUPLICATION_MS, type JobQueue, type ReceivedMessage } from '../../src/store/job-queue.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 
 const MAX_RECEIVES = 2;
 const VISIBILITY_MS = 1000;

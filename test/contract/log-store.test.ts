@@ -3,7 +3,6 @@ import { GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { translateDynamoDbError } from '../../src/adapters/aws/dynamodb-error.ts';
 import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import {
   AttemptsExhaustedError,
   CredentialsError,
@@ -27,10 +26,11 @@ import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { archiveKey } from '../../src/store/keys.ts';
-import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
-import { readsOfPage } from '../support/remote-reads.ts';
 import { expiring } from '../support/segments.ts';
+import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { readsOfPage } from '../support/stores/remote-reads.ts';
 
 const CONSISTENT = { consistent: true };
 

@@ -2,8 +2,6 @@ import { CreateTableCommand, DeleteItemCommand, PutItemCommand } from '@aws-sdk/
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
-import { MemoryMappedItems } from '../../src/adapters/memory/mapped-items.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import {
   EntryGapError,
@@ -30,10 +28,12 @@ import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { archiveKey, rootKey } from '../../src/store/keys.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { allEntries, entryAt, NOON } from '../support/logs.ts';
-import { newMappedLog, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
 import { expiring, ON_HOLD } from '../support/segments.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { MemoryMappedItems } from '../support/stores/memory-mapped-items.ts';
 
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };

@@ -2,11 +2,11 @@ import { createServer } from 'node:http';
 import { BatchWriteItemCommand, CreateTableCommand, DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbSourceItems } from '../../src/adapters/dynamodb/source-items.ts';
-import { MemorySourceItems } from '../../src/adapters/memory/source-items.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { SourceItems } from '../../src/revisions/source-items.ts';
-import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
+import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
+import { MemorySourceItems } from '../support/stores/memory-source-items.ts';
 
 const KEY_NAMES = ['owner', 'number'] as const;
 const PARTS = 3;

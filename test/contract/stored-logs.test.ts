@@ -2,7 +2,6 @@ import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryNotFoundError, SegmentNotFoundError, TooLargeError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { nextPosition, type Position } from '../../src/ids/position.ts';
@@ -13,12 +12,13 @@ import type { Segment } from '../../src/log/segment.ts';
 import { entryOfItem, entryAt as laidOutAt, MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { archiveKey } from '../../src/store/keys.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
-import { createItemTable } from '../support/item-table.ts';
 import { allEntries, entryAt, NOON, newLogId } from '../support/logs.ts';
-import { MappedLogs, ORDERS, orderItem } from '../support/mapped-logs.ts';
-import { readsOfPage } from '../support/remote-reads.ts';
 import { expired, expiring, ON_HOLD } from '../support/segments.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { readsOfPage } from '../support/stores/remote-reads.ts';
 
 // Reads, snapshots and the lives of segments, for logs of logfold's own schema and for mapped logs.
 // Both have the same entries: segments of 8 items of the application, a Snapshot entry after 4.

@@ -16,7 +16,7 @@ import {
   readGoldenText,
   updateGoldenBytes,
 } from '../support/golden.ts';
-import { savedSheet, sheetRows } from '../support/saved-sheet.ts';
+import { savedSheet, sheetRows } from '../support/models/saved-sheet.ts';
 
 const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
 

@@ -15,7 +15,7 @@ import {
   readGoldenText,
   updateGoldenBytes,
 } from '../support/golden.ts';
-import { nested } from '../support/values.ts';
+import { nested } from '../support/models/values.ts';
 
 const VALUES: readonly (readonly [name: string, value: Value])[] = [
   ['null', null],

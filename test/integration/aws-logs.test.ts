@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { UsageError } from '../../src/errors.ts';
 import { openLogs } from '../../src/exports/aws.ts';
 import { spreadsheet as reducer } from '../../src/state/spreadsheet/reducer.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 
 const NAMES = { entryTable: 'Entry', segmentTable: 'Segment', bucket: 'chunks' };
 

@@ -3,7 +3,7 @@ import { measureRead } from '../../bench/read-phase.ts';
 import { fillEngine } from '../../bench/reads/engine-log.ts';
 import { loadReadSystem, READ_SYSTEM_NAMES } from '../../bench/reads/system.ts';
 import { Workload } from '../../bench/workload.ts';
-import { temporaryDirectory } from '../support/shared-engine.ts';
+import { temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 test('all systems of the phase `read` read the same log', async () => {
   const workload = new Workload(3);

@@ -8,8 +8,8 @@ import { toHex } from '../../src/codec/bytes.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
+import { savedSheet } from '../support/models/saved-sheet.ts';
 import { bundleFirstLoad, bundlePage, gzippedBytes } from '../support/page-bundle.ts';
-import { savedSheet } from '../support/saved-sheet.ts';
 
 /** The globals of a page, without those of Node. */
 const PAGE = { TextEncoder, TextDecoder, console, setTimeout, clearTimeout, performance, URL };

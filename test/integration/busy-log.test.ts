@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { expect, onTestFinished, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
@@ -19,10 +18,11 @@ import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { MemoryChunks } from '../support/chunks.ts';
-import { startTestEngine } from '../support/engine.ts';
-import { interceptLogStore } from '../support/interceptor.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { startTestEngine } from '../support/stores/engine.ts';
+import { interceptLogStore } from '../support/stores/interceptor.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 /** Entries that each of the two writers appends. */
 const ENTRIES = 1_000;

@@ -15,8 +15,8 @@ import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { readMapping } from '../../src/mapping/ready-made.ts';
 import type { SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
-import { createCastoreTable } from '../support/castore.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
+import { createCastoreTable } from '../support/stores/castore.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 
 interface Placed {
   readonly customer: string;

@@ -7,10 +7,10 @@ import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { openLogs } from '../../src/exports/local.ts';
 import { readMapping } from '../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
-import { createCastoreTable, pushEvents } from '../support/castore.ts';
 import { type Attributes, CliPlace } from '../support/cli-place.ts';
-import { createItemTable } from '../support/item-table.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { createCastoreTable, pushEvents } from '../support/stores/castore.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 /** Counts the events of each type, and remembers the payload of the newest one. */
 const REDUCER = `export default {

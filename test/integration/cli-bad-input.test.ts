@@ -8,8 +8,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { runCli, runShell } from '../support/cli.ts';
 import { type Attributes, CliPlace, type Damage, type Refusal, refusalOf } from '../support/cli-place.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 const ADVICE: unknown = expect.any(String);

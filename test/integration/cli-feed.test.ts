@@ -7,8 +7,8 @@ import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import { end, runCli, runJson, startCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
-import { createItemTable } from '../support/item-table.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 const FEED = ['--feed-table', 'Feed'];
 

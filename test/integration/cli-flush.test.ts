@@ -4,7 +4,7 @@ import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import type { LogStatus } from '../../src/workers/inspect/status.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, refusalOf } from '../support/cli-place.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 
 const COLUMNS = 10;
 const CELLS = 12_000;

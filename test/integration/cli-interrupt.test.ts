@@ -15,7 +15,7 @@ import { decodeEntry } from '../../src/log/item-codec.ts';
 import { type Answer, runCli, runJson, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace, refusalOf } from '../support/cli-place.ts';
 import { EDITED_SHEET } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 import { StallingProxy } from '../support/stalling-proxy.ts';
 
 const OLD_NODE = `--import=${new URL('../support/old-node.ts', import.meta.url).href}`;

@@ -8,9 +8,9 @@ import { entryTableInput } from '../../src/local/tables.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { type Answer, runCli } from '../support/cli.ts';
 import { CliPlace, type Damage, expectNoTrace, itemTexts, refusalOf } from '../support/cli-place.ts';
-import { startLocalAws } from '../support/fauxqs.ts';
-import { Random } from '../support/random.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { Random } from '../support/models/random.ts';
+import { startLocalAws } from '../support/stores/fauxqs.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 const ADVICE: unknown = expect.any(String);

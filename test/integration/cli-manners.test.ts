@@ -14,10 +14,10 @@ import { ensureTables } from '../../src/local/tables.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { type Answer, end, runCli, runShell, startCli } from '../support/cli.ts';
 import { CliPlace, engineProcesses, expectNoTrace, refusalOf } from '../support/cli-place.ts';
-import { startLocalAws } from '../support/fauxqs.ts';
-import { Random } from '../support/random.ts';
-import { clientConfig } from '../support/shared-engine.ts';
-import { SheetModel, sheetEdits, trim } from '../support/sheet-model.ts';
+import { Random } from '../support/models/random.ts';
+import { SheetModel, sheetEdits, trim } from '../support/models/sheet-model.ts';
+import { startLocalAws } from '../support/stores/fauxqs.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 const HASH: unknown = expect.stringMatching(/^[0-9a-f]{64}$/);
 const NUMBER: unknown = expect.any(Number);

@@ -12,8 +12,8 @@ import type { Item } from '../../src/log/attribute.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../../src/store/keys.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
-import { createItemTable } from '../support/item-table.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 const TABLE = 'orders';
 

@@ -10,10 +10,10 @@ import { ensureFeedTable, ensureSegmentTable, ensureTables } from '../../src/loc
 import { claimBucket } from '../../src/mapping/bucket-claim.ts';
 import { type Answer, end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
-import { createItemTable } from '../support/item-table.ts';
-import { ORDERS as ORDERS_MAPPING } from '../support/mapped-logs.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { ORDERS as ORDERS_MAPPING } from '../support/stores/mapped-logs.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 /** A run of a command in the script below. */
 interface Step {

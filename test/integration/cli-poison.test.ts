@@ -7,7 +7,7 @@ import type { Stop } from '../../src/snapshot/stop.ts';
 import type { LogStatus } from '../../src/workers/inspect/status.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 
 const BAD = { segment: 0, entry: 2 };
 const C = { N: '1732104000' };

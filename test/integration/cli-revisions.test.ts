@@ -9,8 +9,8 @@ import {
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
-import { createItemTable } from '../support/item-table.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 const TABLE = 'customers';
 const WORK = ['work', '--until-idle', '--revisions-of', TABLE, '--actor', 'by'];

@@ -3,7 +3,6 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -14,7 +13,8 @@ import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import type { ContendingTask } from '../support/contending-document.ts';
-import { startTestEngine } from '../support/engine.ts';
+import { startTestEngine } from '../support/stores/engine.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const PROGRAM = fileURLToPath(new URL('../support/contending-document.ts', import.meta.url));
 const [DOCUMENTS, APPENDS] = [50, 20];

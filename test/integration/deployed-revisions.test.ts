@@ -16,10 +16,10 @@ import { itemKey } from '../../src/state/items/item-key.ts';
 import type { ItemRevision } from '../../src/state/items/item-revision.ts';
 import { lastRevisions } from '../../src/state/items/items.ts';
 import { items } from '../../src/state/items/reducer.ts';
-import { DeployedWorld } from '../support/deployed-world.ts';
-import type { Deployment, InvokeOptions } from '../support/deployment.ts';
-import { createItemTable } from '../support/item-table.ts';
-import { notAllowed, useOfRights } from '../support/used-rights.ts';
+import { DeployedWorld } from '../support/deployed/deployed-world.ts';
+import type { Deployment, InvokeOptions } from '../support/deployed/deployment.ts';
+import { notAllowed, useOfRights } from '../support/deployed/used-rights.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
 
 type Row = Record<string, AttributeValue>;
 

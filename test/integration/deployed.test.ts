@@ -25,14 +25,14 @@ import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../sr
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { encodeJob } from '../../src/workers/jobs/job.ts';
 import { readSweepNote } from '../../src/workers/sweep/sweep-note.ts';
-import { deployedFunctions } from '../support/deployed-functions.ts';
-import { DeployedWorld } from '../support/deployed-world.ts';
-import type { Deployment } from '../support/deployment.ts';
-import { ORDERS_DOCUMENT, OrderTable } from '../support/order-table.ts';
+import { deployedFunctions } from '../support/deployed/deployed-functions.ts';
+import { DeployedWorld } from '../support/deployed/deployed-world.ts';
+import type { Deployment } from '../support/deployed/deployment.ts';
+import { ORDERS_DOCUMENT, OrderTable } from '../support/deployed/order-table.ts';
+import { readTemplate } from '../support/deployed/template.ts';
+import { notAllowed, useOfRights } from '../support/deployed/used-rights.ts';
+import { SheetModel } from '../support/models/sheet-model.ts';
 import { expiredEntries } from '../support/segments.ts';
-import { SheetModel } from '../support/sheet-model.ts';
-import { readTemplate } from '../support/template.ts';
-import { notAllowed, useOfRights } from '../support/used-rights.ts';
 
 const GRACE_SECONDS = 3600;
 /** Fewer than in the template, because a test waits for all deliveries. */

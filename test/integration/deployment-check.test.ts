@@ -22,8 +22,8 @@ import { checkSource, requireCurrentStream } from '../../src/adapters/dynamodb/s
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../src/mapping/schema-mapping.ts';
-import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 
 const BUCKET = 'snapshots';
 

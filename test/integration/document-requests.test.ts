@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore, TableMeter } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
@@ -13,7 +12,8 @@ import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { type CellEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** Rows and columns of the large sheet. */
 const [ROWS, COLUMNS] = [6_000, 50];

@@ -21,9 +21,9 @@ import type { Reducer } from '../../src/state/reducer.ts';
 import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { codeBlocks } from '../support/code-blocks.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
-import { temporaryDirectory } from '../support/shared-engine.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
+import { temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 const run = promisify(execFile);
 

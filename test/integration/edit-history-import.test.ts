@@ -14,9 +14,9 @@ import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { end, runJson, startCli } from '../support/cli.ts';
-import { checkOf, editHistories } from '../support/edit-histories.ts';
-import { SheetModel, trim } from '../support/sheet-model.ts';
-import { applyDiff, dumpSheet } from '../support/state-diff.ts';
+import { checkOf, editHistories } from '../support/models/edit-histories.ts';
+import { SheetModel, trim } from '../support/models/sheet-model.ts';
+import { applyDiff, dumpSheet } from '../support/models/state-diff.ts';
 
 /** A line of a history. */
 interface Line {

@@ -8,9 +8,9 @@ import type { StoredItem } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { end, startCli } from '../support/cli.ts';
 import { type Attributes, CliPlace, itemTexts } from '../support/cli-place.ts';
-import { editHistories } from '../support/edit-histories.ts';
 import { allEntries } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { editHistories } from '../support/models/edit-histories.ts';
+import { Random } from '../support/models/random.ts';
 
 const KEEP_SEGMENTS = 2;
 const EVERY = ['--snapshot-every', '100', '--segment-every', '500'];

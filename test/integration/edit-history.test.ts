@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { parse as parseCsv } from 'csv-parse/sync';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { end, runCli, runJson, startCli } from '../support/cli.ts';
-import { checkOf, checksIn, editHistories } from '../support/edit-histories.ts';
-import { trim } from '../support/sheet-model.ts';
+import { checkOf, checksIn, editHistories } from '../support/models/edit-histories.ts';
+import { trim } from '../support/models/sheet-model.ts';
 
 const EVERY = {
   generated: { snapshotEvery: '40', segmentEvery: '150' },

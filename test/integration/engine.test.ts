@@ -13,7 +13,7 @@ import { joinEngine } from '../../src/local/engine.ts';
 import { engineArguments, findDynamoDbLocal, findDynoxide } from '../../src/local/engine-program.ts';
 import { findProcesses } from '../../src/local/processes.ts';
 import { ensureTables } from '../../src/local/tables.ts';
-import { clientConfig, enginePids, isAlive, Member, temporaryDirectory } from '../support/shared-engine.ts';
+import { clientConfig, enginePids, isAlive, Member, temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
 const KEY = { S: { B: new Uint8Array(20) }, N: { N: '0' } };

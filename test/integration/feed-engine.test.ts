@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sdkConfig } from '../../src/adapters/aws/sdk-config.ts';
 import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -29,13 +28,14 @@ import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { rebuildFeed } from '../../src/workers/sweep/rebuild-feed.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
-import { atRandom, type Decide, FaultyHttp } from '../support/faulty-http.ts';
+import { atRandom, type Decide, FaultyHttp } from '../support/deployed/faulty-http.ts';
 import { fedEnds, feedEntries } from '../support/feed.ts';
 import { NOON, newLogId } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
-import { MemoryCheckpoints, shortWaits } from '../support/scripted-stream.ts';
-import { type FeedTruth, SeenEntries, type SeenReading } from '../support/seen-entries.ts';
+import { Random } from '../support/models/random.ts';
+import { type FeedTruth, SeenEntries, type SeenReading } from '../support/simulation/seen-entries.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryCheckpoints, shortWaits } from '../support/stores/scripted-stream.ts';
 
 const LOGS = 1_000;
 /** Appends to each log, of one to three entries. */

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
@@ -23,10 +22,11 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { MemoryChunks } from '../support/chunks.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { feedEntries } from '../support/feed.ts';
 import { NOON, newLogId } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const LOGS = 30;
 /** Epochs of 40 entries, with a snapshot after each tenth. */

@@ -3,8 +3,8 @@ import { ReceiveMessageCommand } from '@aws-sdk/client-sqs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { feedTopic } from '../../src/adapters/sns/feed-topic.ts';
 import { CredentialsError, ResourceMissingError, StoreUnavailableError } from '../../src/errors.ts';
-import { AnswerServer } from '../support/answer-server.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { AnswerServer } from '../support/stores/answer-server.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 
 const HERE = { region: 'us-east-1', credentials: { accessKeyId: 'test', secretAccessKey: 'test' }, maxAttempts: 1 };
 

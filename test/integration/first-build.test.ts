@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DynamoDbLogStore, type Meter } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -11,8 +10,9 @@ import { itemBytes } from '../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { entryAt, NOON, newLogId } from '../support/logs.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const MB = 2 ** 20;
 

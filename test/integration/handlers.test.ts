@@ -25,10 +25,10 @@ import type { AdoptResult } from '../../src/workers/adopt/adopt-logs.ts';
 import { logStatus } from '../../src/workers/inspect/status.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
-import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
-import { lambdaContext, streamEvent } from '../support/lambda-events.ts';
+import { lambdaContext, streamEvent } from '../support/deployed/lambda-events.ts';
 import { unarchived } from '../support/logs.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 
 const BUCKET = 'snapshots';
 

@@ -15,10 +15,10 @@ import { readStop } from '../../src/snapshot/stop.ts';
 import { encodeJob } from '../../src/workers/jobs/job.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
-import { startTestEngine } from '../support/engine.ts';
-import { startLocalAws } from '../support/fauxqs.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { unarchived } from '../support/logs.ts';
+import { startTestEngine } from '../support/stores/engine.ts';
+import { startLocalAws } from '../support/stores/fauxqs.ts';
 
 /** A reducer that folds `Count` entries and misbehaves on every other type. */
 const REDUCER = `

@@ -3,7 +3,6 @@ import { DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { parseJson } from '../../src/codec/json.ts';
@@ -15,10 +14,11 @@ import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { rootKey } from '../../src/store/keys.ts';
 import { archiveSegment } from '../../src/workers/retention/archive-segment.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
-import { createItemTable } from '../support/item-table.ts';
 import { NOON, newLogId } from '../support/logs.ts';
-import { ORDERS, orderItem } from '../support/mapped-logs.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
+import { ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** Names that code in JavaScript loses or confuses easily. DynamoDB stores them all. */
 const NAMES = [

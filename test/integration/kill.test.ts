@@ -11,7 +11,7 @@ import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { chunkPrefix, collectedKey, condemnedKey } from '../../src/store/keys.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, itemTexts } from '../support/cli-place.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 
 const DIE_AT_WRITE = new URL('../support/die-at-write.ts', import.meta.url).href;
 /** The approximate time of a local request, in milliseconds. */

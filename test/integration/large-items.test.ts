@@ -6,9 +6,9 @@ import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import type { BuildTask } from '../support/build-memory.ts';
-import { startTestEngine } from '../support/engine.ts';
 import { LOG, NOON } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
+import { startTestEngine } from '../support/stores/engine.ts';
 
 const run = promisify(execFile);
 const BUILD_MEMORY = fileURLToPath(new URL('../support/build-memory.ts', import.meta.url));

@@ -7,7 +7,7 @@ import { openLogs as openAwsLogs } from '../../src/exports/aws.ts';
 import { openLogs } from '../../src/exports/local.ts';
 import { openLogs as openPageLogs, START } from '../../src/exports/logfold.ts';
 import { spreadsheet as reducer } from '../../src/state/spreadsheet/reducer.ts';
-import { enginePids, isAlive, temporaryDirectory } from '../support/shared-engine.ts';
+import { enginePids, isAlive, temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 const CORNER = { rows: { from: 0, to: 2 }, columns: { from: 0, to: 1 } };
 const set = (row: number, value: string) => ({ type: 'Set', version: 1, body: [[row, 0, value]] });

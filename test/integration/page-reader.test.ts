@@ -14,9 +14,9 @@ import { StreamRequests } from '../../src/local/stream-requests.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import { type ItemDecoder, storedItems } from '../../src/log/item-json.ts';
-import { AnswerServer, type HttpAnswer } from '../support/answer-server.ts';
-import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { LOG } from '../support/logs.ts';
+import { AnswerServer, type HttpAnswer } from '../support/stores/answer-server.ts';
+import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 
 type HttpRequest = Parameters<DynamoDBClient['config']['requestHandler']['handle']>[0];
 

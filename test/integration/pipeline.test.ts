@@ -8,9 +8,9 @@ import { type PipelineOptions, runPipeline } from '../../src/local/pipeline.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { newLogId } from '../support/logs.ts';
-import { ScriptedStream } from '../support/scripted-stream.ts';
-import { temporaryDirectory } from '../support/shared-engine.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
+import { ScriptedStream } from '../support/stores/scripted-stream.ts';
+import { temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 /** A busy machine must not fail a test. */
 const PATIENT = { timeout: 60_000 };

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { codeBlocks } from '../support/code-blocks.ts';
-import { temporaryDirectory } from '../support/shared-engine.ts';
+import { temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 const run = promisify(execFile);
 

@@ -5,8 +5,8 @@ import { findDynoxide } from '../../src/local/engine-program.ts';
 import { StreamPoller, type StreamPollerOptions } from '../../src/local/stream-poller.ts';
 import { ensureTables } from '../../src/local/tables.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
-import { shortWaits } from '../support/scripted-stream.ts';
-import { startEngine, temporaryDirectory } from '../support/shared-engine.ts';
+import { shortWaits } from '../support/stores/scripted-stream.ts';
+import { startEngine, temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
 const PARTITION = new Uint8Array(20).fill(7);

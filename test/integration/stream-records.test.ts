@@ -15,7 +15,7 @@ import { joinEngine } from '../../src/local/engine.ts';
 import { dataPath } from '../../src/local/engine-program.ts';
 import { trimStreamRecords } from '../../src/local/stream-records.ts';
 import { ensureTables } from '../../src/local/tables.ts';
-import { clientConfig } from '../support/shared-engine.ts';
+import { clientConfig } from '../support/stores/shared-engine.ts';
 
 const DAY_MS = 24 * 3600 * 1000;
 

@@ -10,7 +10,7 @@ import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/errors.ts';
 import { findDynoxide } from '../../src/local/engine-program.ts';
 import { ensureTables, missingTables, segmentTableInput } from '../../src/local/tables.ts';
-import { startEngine, temporaryDirectory } from '../support/shared-engine.ts';
+import { startEngine, temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 const NAMES = { entryTable: 'orders-entries', segmentTable: 'orders-segments' };
 

@@ -3,8 +3,6 @@ import { isUtf8 } from 'node:buffer';
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import {
@@ -45,8 +43,10 @@ import {
 } from '../support/archives.ts';
 import { damaged } from '../support/damage.ts';
 import { allEntries, entryAt, LOG, NOON, recordRequests } from '../support/logs.ts';
+import { texts } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { texts } from '../support/values.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
 // fast-check varies the buffers of byte arrays. Only the bytes count here.

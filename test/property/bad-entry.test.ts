@@ -8,9 +8,9 @@ import { entryKey } from '../../src/log/item-codec.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
+import { FAULTY, foldPlainly, readRows } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { set } from '../support/sheet-log.ts';
-import { FAULTY, foldPlainly, readRows } from '../support/versioned-sheet.ts';
 
 const STOP = { onBadEntry: 'stop' } as const;
 const C = { N: '1732104000' };

@@ -17,9 +17,9 @@ import {
   neededKeys,
   refill,
 } from '../support/gc-scenario.ts';
+import { sheetEdits } from '../support/models/sheet-model.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLog } from '../support/sheet-log.ts';
-import { sheetEdits } from '../support/sheet-model.ts';
 
 const steps = fc.array(
   fc.oneof(

@@ -12,11 +12,11 @@ import { FrozenState } from '../../src/state/frozen-state.ts';
 import { flushState, type State, saveState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { CollectionsModel } from '../support/collections-model.ts';
-import { flushedHash } from '../support/flushed-hash.ts';
+import { CollectionsModel } from '../support/models/collections-model.ts';
+import { flushedHash } from '../support/models/flushed-hash.ts';
+import { reloaded } from '../support/models/reloaded.ts';
+import { values } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { reloaded } from '../support/reloaded.ts';
-import { values } from '../support/values.ts';
 
 const options = { shape: SMALL_SHAPE, cacheBytes: 5000 };
 

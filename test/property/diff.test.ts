@@ -14,10 +14,10 @@ import { diffStates } from '../../src/state/state-diff.ts';
 import { lowerBound } from '../../src/tree/key.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
+import { randomEntries, randomReducer } from '../support/models/random-reducers.ts';
+import { sheetEdits, sheetEntry } from '../support/models/sheet-model.ts';
+import { applyDiff, dumpItems, dumpSheet, movedBy } from '../support/models/state-diff.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { randomEntries, randomReducer } from '../support/random-reducers.ts';
-import { sheetEdits, sheetEntry } from '../support/sheet-model.ts';
-import { applyDiff, dumpItems, dumpSheet, movedBy } from '../support/state-diff.ts';
 
 /**
  * An event between two entries: nothing, a new draft of the same state, or a snapshot that another

@@ -6,10 +6,10 @@ import { withHistory } from '../../src/state/history/with-history.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { HistoryLog, type LogStep } from '../support/history-log.ts';
+import { show } from '../support/models/random-reducers.ts';
+import { SheetModel, sheetEdits } from '../support/models/sheet-model.ts';
+import { applyDiff, type Dump, dumpItems } from '../support/models/state-diff.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { show } from '../support/random-reducers.ts';
-import { SheetModel, sheetEdits } from '../support/sheet-model.ts';
-import { applyDiff, type Dump, dumpItems } from '../support/state-diff.ts';
 
 /** A step of the pipeline after some of the entries. */
 const steps = fc.array(fc.option(fc.constantFrom<LogStep[]>('snapshot', 'segment', 'flush', 'archive'), { freq: 2 }), {

@@ -1,6 +1,6 @@
 import { describe, test } from 'vitest';
-import { runDocumentHistory } from '../support/document-history.ts';
 import { propertyRuns } from '../support/property-runs.ts';
+import { runDocumentHistory } from '../support/simulation/document-history.ts';
 
 const HISTORIES = propertyRuns(400);
 const GROUP = 20;

@@ -9,8 +9,8 @@ import { entryDecoder } from '../../src/log/entry-json.ts';
 import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
 import { ItemJson, ItemJsonError, storedItems } from '../../src/log/item-json.ts';
 import { entryAt, LOG } from '../support/logs.ts';
+import { anyCharacter, texts } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { anyCharacter, texts } from '../support/values.ts';
 
 const utf8 = new TextEncoder();
 const someBytes = fc.uint8Array({ maxLength: 40 }).map((bytes) => Uint8Array.from(bytes));

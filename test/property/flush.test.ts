@@ -5,9 +5,9 @@ import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { isStateFlushed } from '../../src/state/state.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { SheetModel, sheetEdits } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
-import { SheetModel, sheetEdits } from '../support/sheet-model.ts';
 
 const steps = fc.array(
   fc.record({

@@ -19,8 +19,8 @@ import {
   revision,
   revisionsOf,
 } from '../support/history-log.ts';
+import { sheetEdits } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { sheetEdits } from '../support/sheet-model.ts';
 
 const logSteps = fc.constantFrom<LogStep[]>('snapshot', 'segment', 'flush', 'archive');
 

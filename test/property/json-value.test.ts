@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { type Json, jsonFromValue, valueFromJson } from '../../src/cli/json-value.ts';
 import { checkValue } from '../../src/codec/value.ts';
 import { ValueUnsupportedError } from '../../src/errors.ts';
+import { values } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { values } from '../support/values.ts';
 
 function throughText(json: Json): Json {
   return JSON.parse(JSON.stringify(json));

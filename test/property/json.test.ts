@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { confusesNames, parseJson } from '../../src/codec/json.ts';
 import { writeText } from '../support/json-text.ts';
+import { Random } from '../support/models/random.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { Random } from '../support/random.ts';
 
 /** JSON as it is written: an object may have a name twice. */
 type Written =

@@ -1,7 +1,5 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
-import { MemoryMappedItems } from '../../src/adapters/memory/mapped-items.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
@@ -10,9 +8,11 @@ import type { Segment } from '../../src/log/segment.ts';
 import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { NOON } from '../support/logs.ts';
-import { newMappedLog, ORDERS, orderItem } from '../support/mapped-logs.ts';
+import { Random } from '../support/models/random.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { Random } from '../support/random.ts';
+import { newMappedLog, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { MemoryMappedItems } from '../support/stores/memory-mapped-items.ts';
 
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };

@@ -4,8 +4,8 @@ import type { DocumentState } from '../../src/client/document-state.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { LiveLog } from '../support/live-logs.ts';
+import { Random } from '../support/models/random.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { Random } from '../support/random.ts';
 
 const STEPS = 30;
 

@@ -6,12 +6,12 @@ import { exactAnswer } from '../../src/adapters/dynamodb/exact-answer.ts';
 import { pageReader } from '../../src/adapters/dynamodb/page-reader.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { type ItemDecoder, storedItems } from '../../src/log/item-json.ts';
-import { AnswerServer } from '../support/answer-server.ts';
-import { testClient } from '../support/engine.ts';
 import { type Json, writeJson } from '../support/json-text.ts';
+import { Random } from '../support/models/random.ts';
+import { anyCharacter } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { Random } from '../support/random.ts';
-import { anyCharacter } from '../support/values.ts';
+import { AnswerServer } from '../support/stores/answer-server.ts';
+import { testClient } from '../support/stores/engine.ts';
 
 let server: AnswerServer;
 let client: DynamoDBClient;

@@ -13,9 +13,9 @@ import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { batches } from '../support/archives.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { collectAfterEachGrace } from '../support/gc-scenario.ts';
+import { SheetModel, sheetEdits } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
-import { SheetModel, sheetEdits } from '../support/sheet-model.ts';
 
 /** An edit of a document, and its effect on a simple model. */
 interface Edit {

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
@@ -9,6 +8,7 @@ import { buildState } from '../../src/snapshot/build.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { MB, SizedLog, type SizedLogOptions } from '../support/sized-log.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const KB = 1024;
 const MAX_ITEM = 400 * KB;

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -9,11 +8,12 @@ import { Draft } from '../../src/state/draft.ts';
 import { flushState, saveState } from '../../src/state/state.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { flushedHash } from '../support/flushed-hash.ts';
 import { LOG } from '../support/logs.ts';
+import { flushedHash } from '../support/models/flushed-hash.ts';
+import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/models/random-reducers.ts';
+import { reloaded } from '../support/models/reloaded.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/random-reducers.ts';
-import { reloaded } from '../support/reloaded.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /**
  * An event between two entries: nothing, a write of the draft as for a large batch, a snapshot that

@@ -9,10 +9,10 @@ import { type ItemRevision, readItemRevision } from '../../src/state/items/item-
 import { liveItems } from '../../src/state/items/items.ts';
 import { ITEMS_MAP, items } from '../../src/state/items/reducer.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
-import { interceptLogStore } from '../support/interceptor.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { ownedItem, RevisedTable } from '../support/revised-table.ts';
-import { StreamedTable } from '../support/streamed-table.ts';
+import { interceptLogStore } from '../support/stores/interceptor.ts';
+import { ownedItem, RevisedTable } from '../support/stores/revised-table.ts';
+import { StreamedTable } from '../support/stores/streamed-table.ts';
 
 type Write =
   | { readonly op: 'put'; readonly id: string; readonly part: number; readonly color: string; readonly by: string }

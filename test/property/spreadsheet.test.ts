@@ -8,9 +8,9 @@ import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { flushState, saveState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { SheetModel, sheetEdits, sheetEntry } from '../support/models/sheet-model.ts';
+import { readRows } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { SheetModel, sheetEdits, sheetEntry } from '../support/sheet-model.ts';
-import { readRows } from '../support/versioned-sheet.ts';
 
 /**
  * Folds edits. After each edit with `saves`, saves the state and starts from the saved state again.

@@ -1,6 +1,4 @@
 import { expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
@@ -10,10 +8,12 @@ import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { rowsOf } from '../support/live-logs.ts';
 import { NOON, newLogId } from '../support/logs.ts';
+import { Random } from '../support/models/random.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { Random } from '../support/random.ts';
-import { RecordedLogStore, STALE_MS } from '../support/recorded-log-store.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { RecordedLogStore, STALE_MS } from '../support/stores/recorded-log-store.ts';
 
 const STEPS = 60;
 const reducer = versionedSheet(1);

@@ -15,8 +15,8 @@ import { findItem, type Item, itemAtOffset, type KeyRange, leafValue, rangeSlice
 import { emptyTree, type Tree, treeId, treeWeight } from '../../src/tree/tree.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { isInRange, rangeDelete } from '../support/models/range-deletes.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { isInRange, rangeDelete } from '../support/range-deletes.ts';
 
 type Edit =
   | { readonly put: Key; readonly value: Value; readonly weight: number }

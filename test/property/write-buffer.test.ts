@@ -23,8 +23,8 @@ import { removeSets } from '../../src/tree/range-removal.ts';
 import { emptyTree, type Tree, treeCount, treeId } from '../../src/tree/tree.ts';
 import { bufferEdits, flush, flushThresholdBytes } from '../../src/tree/write-buffer.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { isInRange, rangeDelete } from '../support/models/range-deletes.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { isInRange, rangeDelete } from '../support/range-deletes.ts';
 
 type Edit = { readonly put: Key; readonly value: Value } | { readonly delete: Key } | RangeDelete;
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type FeedHistoryResult, runFeedHistory } from '../support/feed-history.ts';
+import { type FeedHistoryResult, runFeedHistory } from '../support/simulation/feed-history.ts';
 import { inTimeZones } from '../support/time-zones.ts';
 
 /** The long tests run more and larger histories than `npm test`. */

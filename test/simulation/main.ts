@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { Command, Option } from '@commander-js/extra-typings';
 import { SingleBar } from 'cli-progress';
 import { parse } from '../../src/cli/command.ts';
-import { runHistory } from '../support/history.ts';
+import { runHistory } from '../support/simulation/history.ts';
 
 /** The histories that the parent sends to a process together. */
 const GROUP = 20;

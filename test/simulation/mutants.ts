@@ -369,7 +369,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a slower job moves Last Snapshot back',
     edits: [
       {
-        file: 'adapters/memory/log-store.ts',
+        file: '../test/support/stores/memory-log-store.ts',
         from: 'if (hasArchive(stored) || stored.foreign?.L !== undefined || stored.lastSnapshot !== from) return false;',
         to: 'if (hasArchive(stored) || stored.lastSnapshot === entry) return false;',
       },
@@ -438,7 +438,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an attribute changes after its entry was archived',
     edits: [
       {
-        file: 'adapters/memory/log-store.ts',
+        file: '../test/support/stores/memory-log-store.ts',
         from: '    if (this.#segment(log, position.segment + 1) !== undefined) throw segmentClosed(log, position);\n',
         to: '',
       },
@@ -869,7 +869,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       { file: 'mapping/mapped-segments.ts', from: 'if (changes && count <= same.first) {', to: 'if (changes) {' },
       {
-        file: 'adapters/memory/mapped-items.ts',
+        file: '../test/support/stores/memory-mapped-items.ts',
         from: '    if (this.#table.has({ partition: segment.log, sort: segment.layout?.first ?? 0 })) return false;\n',
         to: '',
       },

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { runHistory } from '../support/history.ts';
+import { runHistory } from '../support/simulation/history.ts';
 import { inTimeZones } from '../support/time-zones.ts';
 
 const HISTORIES = Number(process.env.LOGFOLD_HISTORIES);

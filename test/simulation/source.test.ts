@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { runSourceHistory } from '../support/source-history.ts';
+import { runSourceHistory } from '../support/simulation/source-history.ts';
 import { inTimeZones } from '../support/time-zones.ts';
 
 /** A failed history prints its seed. SEED=17 runs only this one. */

@@ -9,8 +9,13 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { InvokeCommand, LambdaClient } from '@aws-sdk/client-lambda';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
-import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION, startAwsEmulator } from '../support/aws-emulator.ts';
-import { deployStack, stackResources } from '../support/stack-deployment.ts';
+import {
+  type AwsEmulator,
+  EMULATOR_CREDENTIALS,
+  EMULATOR_REGION,
+  startAwsEmulator,
+} from '../support/deployed/aws-emulator.ts';
+import { deployStack, stackResources } from '../support/deployed/stack-deployment.ts';
 
 type DynamoDbItem = Record<string, AttributeValue>;
 

@@ -10,8 +10,13 @@ import { InvokeCommand, LambdaClient } from '@aws-sdk/client-lambda';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { revisionLog, type SourceTable } from '../../src/revisions/source-table.ts';
-import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION, startAwsEmulator } from '../support/aws-emulator.ts';
-import { deployStack } from '../support/stack-deployment.ts';
+import {
+  type AwsEmulator,
+  EMULATOR_CREDENTIALS,
+  EMULATOR_REGION,
+  startAwsEmulator,
+} from '../support/deployed/aws-emulator.ts';
+import { deployStack } from '../support/deployed/stack-deployment.ts';
 
 const TABLE = 'customers';
 const SOURCE: SourceTable = { table: TABLE, keyNames: ['pk'], per: 'item' };

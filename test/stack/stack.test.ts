@@ -26,8 +26,13 @@ import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vites
 import * as z from 'zod';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { openLogs } from '../../src/exports/aws.ts';
-import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION, startAwsEmulator } from '../support/aws-emulator.ts';
-import { deployStack, stackResources } from '../support/stack-deployment.ts';
+import {
+  type AwsEmulator,
+  EMULATOR_CREDENTIALS,
+  EMULATOR_REGION,
+  startAwsEmulator,
+} from '../support/deployed/aws-emulator.ts';
+import { deployStack, stackResources } from '../support/deployed/stack-deployment.ts';
 
 type Fields = Record<string, unknown>;
 

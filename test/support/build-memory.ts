@@ -15,7 +15,7 @@ import { parseLogId } from '../../src/ids/log-id.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { testClient } from './engine.ts';
+import { testClient } from './stores/engine.ts';
 
 const taskSchema = z.object({
   endpoint: z.string(),

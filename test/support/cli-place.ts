@@ -28,7 +28,7 @@ import { entryKey } from '../../src/log/item-codec.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { type Answer, end, runCli, runJson, startCli } from './cli.ts';
 import { unarchived } from './logs.ts';
-import { clientConfig } from './shared-engine.ts';
+import { clientConfig } from './stores/shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
 

@@ -7,7 +7,6 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { z } from 'zod';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { sleep } from '../../src/adapters/platform/node-logs.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -15,7 +14,8 @@ import { Logs } from '../../src/client/logs.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { DEFAULT_RETRIES } from '../../src/log/client-context.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { testClient } from './engine.ts';
+import { testClient } from './stores/engine.ts';
+import { MemoryBlobStore } from './stores/memory-blob-store.ts';
 
 const taskSchema = z.object({
   endpoint: z.string(),

@@ -1,5 +1,5 @@
-import type { Interceptor } from './interceptor.ts';
 import { interceptDeps, interceptPorts, type SheetLog, type SheetPorts } from './sheet-log.ts';
+import type { Interceptor } from './stores/interceptor.ts';
 
 /**
  * Runs a job whose process dies at its nth operation. After that, no operation of the process

@@ -1,6 +1,3 @@
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryGroupStore } from '../../src/adapters/memory/group-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
@@ -17,7 +14,10 @@ import type { Reducer } from '../../src/state/reducer.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { NOON, newLogId, recordRequests } from './logs.ts';
-import { Random } from './random.ts';
+import { Random } from './models/random.ts';
+import { MemoryBlobStore } from './stores/memory-blob-store.ts';
+import { MemoryGroupStore } from './stores/memory-group-store.ts';
+import { MemoryLogStore } from './stores/memory-log-store.ts';
 
 /** A clock whose waits end when a test moves it. */
 export class TestClock {

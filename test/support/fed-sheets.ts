@@ -1,5 +1,4 @@
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
@@ -9,6 +8,7 @@ import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { fedEnds } from './feed.ts';
 import { newLogId, recordRequests } from './logs.ts';
 import { SheetLogs } from './sheet-logs.ts';
+import { MemoryLogStore } from './stores/memory-log-store.ts';
 
 /** Logs of sheets and their feed in memory, with what the jobs and sweeps of both need. */
 export class FedSheets {

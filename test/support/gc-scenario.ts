@@ -1,5 +1,4 @@
 import { expect } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -16,9 +15,10 @@ import { type CollectDeps, type CollectOptions, type CollectResult, collectLog }
 import { readCollected, readCondemned } from '../../src/workers/gc/collection-record.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
-import { flushedHash } from './flushed-hash.ts';
-import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
+import { flushedHash } from './models/flushed-hash.ts';
 import { SheetLog, set } from './sheet-log.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
+import { MemoryBlobStore } from './stores/memory-blob-store.ts';
 
 export const GRACE_SECONDS = 24 * 3600;
 export const GRACE = GRACE_SECONDS * 1000;

@@ -10,7 +10,7 @@ import type { EntryMetadata } from '../../src/log/entry.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { SMALL_SHAPE } from './chunks.ts';
-import { Random } from './random.ts';
+import { Random } from './models/random.ts';
 import { SheetLog } from './sheet-log.ts';
 
 /** A step of the pipeline. */

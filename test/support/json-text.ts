@@ -1,4 +1,4 @@
-import type { Random } from './random.ts';
+import type { Random } from './models/random.ts';
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
 

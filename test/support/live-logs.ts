@@ -5,10 +5,10 @@ import { Logs, type LogsDeps } from '../../src/client/logs.ts';
 import type { DocumentOptions } from '../../src/client/options.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
-import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
-import { Random } from './random.ts';
+import { Random } from './models/random.ts';
+import { versionedSheet } from './models/versioned-sheet.ts';
 import { SheetLog } from './sheet-log.ts';
-import { versionedSheet } from './versioned-sheet.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
 
 /** Clients of one log on memory adapters, whose requests are counted and can fail. */
 export class LiveLog {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { isUuid, type LogId, MAX_LOG_ID_BYTES, parseLogId, textLogId } from '../../src/ids/log-id.ts';
-import { anyCharacter } from './values.ts';
+import { anyCharacter } from './models/values.ts';
 
 export const uuidLogs: fc.Arbitrary<LogId> = fc.uuid().map(parseLogId);
 

@@ -1,5 +1,3 @@
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
@@ -19,11 +17,13 @@ import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { type ArchiveResult, archiveSegment } from '../../src/workers/retention/archive-segment.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type FlushResult, flushSnapshot } from '../../src/workers/snapshot/flush-snapshot.ts';
-import { flushedHash } from './flushed-hash.ts';
-import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
 import { LOG, NOON, unarchived } from './logs.ts';
-import { Random } from './random.ts';
-import { readRows, versionedSheet } from './versioned-sheet.ts';
+import { flushedHash } from './models/flushed-hash.ts';
+import { Random } from './models/random.ts';
+import { readRows, versionedSheet } from './models/versioned-sheet.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
+import { MemoryBlobStore } from './stores/memory-blob-store.ts';
+import { MemoryLogStore } from './stores/memory-log-store.ts';
 
 /** Everything that the stores hold of one log, each item as text, so that comparing is fast. */
 export interface Contents {

@@ -1,5 +1,3 @@
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { JobRunner } from '../../src/cli/job-runner.ts';
@@ -17,8 +15,10 @@ import { completeSnapshot, type SnapshotDeps } from '../../src/workers/snapshot/
 import { type SweepDeps, type SweepOptions, sweep } from '../../src/workers/sweep/sweep.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
 import { NOON, newLogId, unarchived } from './logs.ts';
-import { Random } from './random.ts';
-import { versionedSheet } from './versioned-sheet.ts';
+import { Random } from './models/random.ts';
+import { versionedSheet } from './models/versioned-sheet.ts';
+import { MemoryBlobStore } from './stores/memory-blob-store.ts';
+import { MemoryLogStore } from './stores/memory-log-store.ts';
 
 /** The jobs that a sweep sends, and the logs on which it fails. */
 export interface SweepFindings extends SweepResult {

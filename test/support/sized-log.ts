@@ -1,8 +1,8 @@
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import type { RangeOptions, SegmentRange } from '../../src/log/log-store.ts';
 import { entryAt } from './logs.ts';
+import { MemoryLogStore } from './stores/memory-log-store.ts';
 
 export const MB = 2 ** 20;
 /** Eventually consistent reads pay for this many bytes together. */

@@ -8,10 +8,10 @@ import { verify } from '../../src/workers/inspect/verify.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
-import { flushedHash } from './flushed-hash.ts';
-import { type Interceptor, interceptJobQueue } from './interceptor.ts';
 import { LOG, NOON } from './logs.ts';
+import { flushedHash } from './models/flushed-hash.ts';
 import { interceptPorts, SheetLog } from './sheet-log.ts';
+import { type Interceptor, interceptJobQueue } from './stores/interceptor.ts';
 
 /** Makes each run fold one page of ten entries: its deadline is over before it begins. */
 export const ONE_PAGE = { rangeEntries: 10, deadline: 0 };

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import {
   EntryGapError,
   ItemInvalidError,
@@ -16,8 +15,9 @@ import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY } from '../../src/store/keys.ts';
 import { type AdoptDeps, type AdoptOptions, adoptLogs } from '../../src/workers/adopt/adopt-logs.ts';
 import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const PAGES = 4;
 const LOGS_PER_PAGE = 3;

@@ -1,8 +1,8 @@
 import { compileFunction } from 'node:vm';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { deployedFunctions } from '../support/deployed-functions.ts';
-import { type Resource, readTemplate, type Stack } from '../support/template.ts';
+import { deployedFunctions } from '../support/deployed/deployed-functions.ts';
+import { type Resource, readTemplate, type Stack } from '../support/deployed/template.ts';
 
 const MINUTE = 60;
 

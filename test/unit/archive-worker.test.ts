@@ -17,9 +17,9 @@ import { verify } from '../../src/workers/inspect/verify.ts';
 import { archiveSegment, planArchive } from '../../src/workers/retention/archive-segment.ts';
 import { allItems } from '../support/archives.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
-import type { Interceptor } from '../support/interceptor.ts';
 import { expiring } from '../support/segments.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 /** Creates a log whose first segment is closed and covered, with a complete snapshot inside. */
 async function coveredSheet(): Promise<{ readonly sheet: SheetLog; readonly last: Position }> {

@@ -12,8 +12,8 @@ import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { readRectangle } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
+import { FAULTY, readRows, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { type SheetLog, set } from '../support/sheet-log.ts';
-import { FAULTY, readRows, versionedSheet } from '../support/versioned-sheet.ts';
 
 const STOP = { onBadEntry: 'stop' } as const;
 const BAD: NewEntry = { type: FAULTY, version: 1, body: null };

@@ -7,9 +7,9 @@ import { decodeEntryHead, encodeEntry } from '../../src/log/item-codec.ts';
 import { route, type StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
-import { interceptBlobStore, interceptLogStore } from '../support/interceptor.ts';
 import { unarchived } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
+import { interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
 
 /** Entries that each of the two writers appends. */
 const ENTRIES = 10_000;

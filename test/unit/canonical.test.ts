@@ -7,8 +7,8 @@ import { ByteReader, decodeValue, readValue, skipValue } from '../../src/codec/m
 import { MAX_VALUE_DEPTH, type Value } from '../../src/codec/value.ts';
 import { ChunkCorruptError, ValueUnsupportedError } from '../../src/errors.ts';
 import { damaged, truncations } from '../support/damage.ts';
+import { asRead, keysReversed, nested, values } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { asRead, keysReversed, nested, values } from '../support/values.ts';
 
 /** Bytes that resemble MessagePack more often than random bytes do. */
 const almostValues = fc.oneof(

@@ -7,7 +7,7 @@ import { findItem } from '../../src/tree/read.ts';
 import { emptyTree, type Tree } from '../../src/tree/tree.ts';
 import { bufferEdits, flushThresholdBytes } from '../../src/tree/write-buffer.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 
 const MB = 2 ** 20;
 const VALUE_BYTES = 100;

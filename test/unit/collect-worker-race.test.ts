@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import type { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import type { CollectOptions } from '../../src/workers/gc/collect.ts';
@@ -19,8 +18,9 @@ import {
   neededKeys,
   refill,
 } from '../support/gc-scenario.ts';
-import type { Interceptor } from '../support/interceptor.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
+import type { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** Does something right before the operation with this number; 0 for never. */
 function beforeOperation(number: number, act: () => Promise<unknown>, names: string[] = []): Interceptor {

@@ -7,7 +7,7 @@ import { FrozenState } from '../../src/state/frozen-state.ts';
 import { flushState, type State, saveState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
-import { reloaded } from '../support/reloaded.ts';
+import { reloaded } from '../support/models/reloaded.ts';
 
 const ITEM_BYTES = 100_000;
 

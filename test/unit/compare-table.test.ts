@@ -8,7 +8,7 @@ import { plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
 import type { ItemScanPart } from '../../src/mapping/mapped-items.ts';
 import type { SourceItems } from '../../src/revisions/source-items.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
-import { ownedItem, RevisedTable } from '../support/revised-table.ts';
+import { ownedItem, RevisedTable } from '../support/stores/revised-table.ts';
 
 const SETTLE = 300;
 

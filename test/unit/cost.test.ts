@@ -13,9 +13,9 @@ import type { Item } from '../../src/log/attribute.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
-import { deployedFunctions } from '../support/deployed-functions.ts';
+import { deployedFunctions } from '../support/deployed/deployed-functions.ts';
+import { readTemplate } from '../support/deployed/template.ts';
 import { entryAt, LOG } from '../support/logs.ts';
-import { readTemplate } from '../support/template.ts';
 
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };

@@ -11,7 +11,7 @@ import { Draft } from '../../src/state/draft.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { savedSheet } from '../support/saved-sheet.ts';
+import { savedSheet } from '../support/models/saved-sheet.ts';
 
 const ROWS = 2000;
 

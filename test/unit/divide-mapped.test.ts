@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { JobRunner } from '../../src/cli/job-runner.ts';
@@ -22,7 +21,8 @@ import { sweep } from '../../src/workers/sweep/sweep.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
-import { MappedLogs, ORDERS, orderItem } from '../support/mapped-logs.ts';
+import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** Ten items a segment, with a Snapshot entry after every fifth. */
 const TENS: DivisionSettings = { snapshotEveryEntries: 5, segmentEveryEntries: 10 };

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { encodeValue } from '../../src/codec/canonical.ts';
 import { EntryExistsError, FoldFailedError } from '../../src/errors.ts';
 import { logLine } from '../../src/functions/log-line.ts';
@@ -14,10 +13,11 @@ import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { type DivideResult, divideLog } from '../../src/workers/divide/divide-log.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks } from '../support/chunks.ts';
-import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/interceptor.ts';
 import { entryAt, newLogId, recordRequests } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const EVERY_FIVE: DivisionSettings = { snapshotEveryEntries: 5 };
 const NOT_DUE: DivideResult = { outcome: 'undivided', reason: 'not due' };

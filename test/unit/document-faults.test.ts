@@ -19,8 +19,8 @@ import { stateTops } from '../../src/state/state.ts';
 import { chunkKey, chunkPrefix } from '../../src/store/keys.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { type SheetLog, set } from '../support/sheet-log.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
 
 const HANG_UP = new Error('socket hang up');
 const entryOf = (edit: SheetEdit): NewEntry => ({ type: edit.type, version: 1, body: sheetBody(edit) });

@@ -13,8 +13,8 @@ import {
 import type { AddedEntries, NewEntry } from '../../src/log/client.ts';
 import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { set } from '../support/sheet-log.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
 
 const cell = (row: number, column: number, value: string): NewEntry => ({
   type: 'Set',

@@ -1,7 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { EntryExistsError, EntryNotFoundError, UsageError } from '../../src/errors.ts';
@@ -13,6 +11,8 @@ import type { LogStore } from '../../src/log/log-store.ts';
 import { storeArchive, written } from '../support/archives.ts';
 import { allEntries, entryAt, recordRequests, testLogClient, unarchived } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const CONSISTENT = { consistent: true };
 const types = RESERVED_TYPES;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { passesFilter } from '../support/event-filter.ts';
+import { passesFilter } from '../support/deployed/event-filter.ts';
 
 const PATTERN = { eventName: ['INSERT'], dynamodb: { NewImage: { T: { S: ['Snapshot', 'End Segment'] } } } };
 

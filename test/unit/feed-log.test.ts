@@ -13,8 +13,8 @@ import { Draft } from '../../src/state/draft.ts';
 import type { FoldEntry } from '../../src/state/reducer.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { numberedLog } from '../support/feed.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
 
 const at = (segment: number, entry: number): Position => ({ segment, entry });
 const LAST = at(2 ** 32 - 1, 2 ** 20 - 1);

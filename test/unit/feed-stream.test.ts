@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ResourceMissingError } from '../../src/errors.ts';
 import { FEED_DIVISION, FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { FunctionEvent } from '../../src/functions/function-event.ts';
@@ -19,10 +18,11 @@ import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { dividedFeed } from '../../src/workers/feed/divided-feed.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
 import { entryAt, NOON } from '../support/logs.ts';
-import { MappedLogs, newMappedLog, ORDERS, orderItem } from '../support/mapped-logs.ts';
+import { MappedLogs, newMappedLog, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const A = textLogId('0190b5a0-7e1c-7000-8000-00000000000a');
 const B = textLogId('0190b5a0-7e1c-7000-8000-00000000000b');

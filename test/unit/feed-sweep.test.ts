@@ -13,9 +13,9 @@ import { rebuildFeed } from '../../src/workers/sweep/rebuild-feed.ts';
 import type { SweepOptions } from '../../src/workers/sweep/sweep.ts';
 import type { FoundEnd } from '../../src/workers/sweep/swept-end.ts';
 import { SweptFeed } from '../../src/workers/sweep/swept-feed.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
 import { feedSpans } from '../support/feed.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
 import { entryAt, NOON, newLogId } from '../support/logs.ts';
 import { set } from '../support/sheet-log.ts';
 

@@ -8,7 +8,7 @@ import { FedLogs } from '../support/fed-logs.ts';
 import { fedEnds, feedEntries, feedSpans, numberedLog } from '../support/feed.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { unarchived } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
 
 const at = (segment: number, entry: number): Position => ({ segment, entry });
 const end = (number: number, segment: number, entry: number): LogEnd => {

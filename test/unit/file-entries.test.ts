@@ -13,10 +13,10 @@ import { bodyKey, bodyPrefix } from '../../src/store/keys.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { collectAfterEachGrace, expectWhole } from '../support/gc-scenario.ts';
-import { interceptBlobStore } from '../support/interceptor.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
 import { entryAt, LOG, newLogId, testLogClient } from '../support/logs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
+import { interceptBlobStore } from '../support/stores/interceptor.ts';
 
 const MB = 1024 * 1024;
 

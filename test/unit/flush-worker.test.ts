@@ -15,9 +15,9 @@ import { verify } from '../../src/workers/inspect/verify.ts';
 import { decodeJob, type SnapshotJob } from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';
-import type { Interceptor } from '../support/interceptor.ts';
+import { readRows, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { type Contents, interceptPorts, recordWrites, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
-import { readRows, versionedSheet } from '../support/versioned-sheet.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 /** A sheet of a few dozen leaves, in whose newest snapshot a few edits wait. */
 async function waitingSheet(edits = 3): Promise<{ sheet: SheetLog; position: Position }> {

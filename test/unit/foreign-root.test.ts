@@ -12,10 +12,10 @@ import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
-import type { Interceptor } from '../support/interceptor.ts';
 import { newLogId } from '../support/logs.ts';
+import { readRows } from '../support/models/versioned-sheet.ts';
 import { interceptDeps, interceptPorts, recordWrites, SheetLog } from '../support/sheet-log.ts';
-import { readRows } from '../support/versioned-sheet.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 let sheet: SheetLog;
 let good: Position;

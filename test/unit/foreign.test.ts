@@ -16,9 +16,9 @@ import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import type { Interceptor } from '../support/interceptor.ts';
+import { readRows } from '../support/models/versioned-sheet.ts';
 import { interceptPorts, SheetLog, set } from '../support/sheet-log.ts';
-import { readRows } from '../support/versioned-sheet.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 const NOW: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'delete', graceSeconds: 0 };
 const ARCHIVES: readonly (readonly [string, Item])[] = [

@@ -5,7 +5,7 @@ import { FrozenState } from '../../src/state/frozen-state.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { EMPTY_STATE } from '../../src/state/state.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { sheetEntry } from '../support/sheet-model.ts';
+import { sheetEntry } from '../support/models/sheet-model.ts';
 
 /** A state with a map of each kind of keys, and a metadata record. */
 async function frozenState() {

@@ -16,10 +16,10 @@ import { route, type StreamRecord } from '../../src/workers/dispatch/route-strea
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
+import { FAULTY } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
-import { FAULTY } from '../support/versioned-sheet.ts';
 
 const START: Position = { segment: 0, entry: 0 };
 const MAX_RECEIVES = 5;

@@ -14,8 +14,8 @@ import { treeId } from '../../src/tree/tree.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { bothWays, historyOf } from '../support/history-log.ts';
 import { LiveLog } from '../support/live-logs.ts';
+import { sheetEntry } from '../support/models/sheet-model.ts';
 import { set } from '../support/sheet-log.ts';
-import { sheetEntry } from '../support/sheet-model.ts';
 
 const recorded = withHistory(spreadsheet);
 

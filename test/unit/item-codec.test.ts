@@ -21,7 +21,7 @@ import type { Segment } from '../../src/log/segment.ts';
 import { archiveKey, bodyKey, rootKey, rootPrefix } from '../../src/store/keys.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
-import { show } from '../support/random-reducers.ts';
+import { show } from '../support/models/random-reducers.ts';
 import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
 const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0x2a, 0x3b, 0x4c, 0x5d, 0x6e, 0x7f];

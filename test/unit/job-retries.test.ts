@@ -8,10 +8,10 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { toSqsEvent } from '../../src/local/pipeline.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { encodeJob } from '../../src/workers/jobs/job.ts';
-import { deployedFunctions } from '../support/deployed-functions.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { deployedFunctions } from '../support/deployed/deployed-functions.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
+import { readTemplate } from '../support/deployed/template.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
-import { readTemplate } from '../support/template.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

@@ -4,8 +4,8 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { writeCollected } from '../../src/workers/gc/collection-record.ts';
 import { listSnapshots } from '../../src/workers/inspect/list-snapshots.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
-import { interceptLogStore } from '../support/interceptor.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
+import { interceptLogStore } from '../support/stores/interceptor.ts';
 
 async function list(sheet: SheetLog) {
   return Array.fromAsync(listSnapshots(sheet.deps, sheet.log));

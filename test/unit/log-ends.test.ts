@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { formatPosition } from '../../src/ids/position.ts';
 import { queryNewest } from '../../src/log/newest.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { LogEnds } from '../../src/mapping/log-ends.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
 import { NOON, recordRequests, unarchived } from '../support/logs.ts';
-import { MappedLogs, newMappedLog, ORDERS, TENS } from '../support/mapped-logs.ts';
+import { MappedLogs, newMappedLog, ORDERS, TENS } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 describe('the end of a mapped log', () => {
   test('is the newest entry while an item is the newest one, in every place of a segment', async () => {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogReader, TableReader } from '../../src/log/log-store.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const tables = new MemoryLogStore();
 const store = new ArchivedLogStore(tables, { blobs: new MemoryBlobStore(), platform: nativePlatform });

@@ -7,8 +7,8 @@ import { type Loaded, loadState } from '../../src/snapshot/load.ts';
 import { chunkPrefix, collectedKey } from '../../src/store/keys.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { collect, collectAfterEachGrace, GRACE } from '../support/gc-scenario.ts';
+import { NOTE, readRows, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
-import { NOTE, readRows, versionedSheet } from '../support/versioned-sheet.ts';
 
 const at = (segment: number, entry: number): Position => ({ segment, entry });
 

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
@@ -11,11 +10,12 @@ import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { interceptBlobStore } from '../support/interceptor.ts';
 import { rowsOf } from '../support/live-logs.ts';
 import { NOON } from '../support/logs.ts';
-import { MappedLogs, newMappedLog, TENS } from '../support/mapped-logs.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
+import { interceptBlobStore } from '../support/stores/interceptor.ts';
+import { MappedLogs, newMappedLog, TENS } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** A table of orders, a worker, and clients whose downloads are counted. */
 class LiveOrders extends MappedLogs {

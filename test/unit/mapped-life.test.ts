@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -23,8 +22,9 @@ import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { allEntries, NOON, unarchived } from '../support/logs.ts';
-import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
+import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const DAY = 24 * 3600;
 const EXPIRES: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 2, keepDays: 0, expire: 'ttl', graceSeconds: DAY };

@@ -1,7 +1,5 @@
 import { expect, test } from 'vitest';
 import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -12,7 +10,9 @@ import type { EntryReader, PageRead, SegmentRange } from '../../src/log/log-stor
 import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { entryAt, NOON, newLogId } from '../support/logs.ts';
-import { MappedLogs, ORDERS } from '../support/mapped-logs.ts';
+import { MappedLogs, ORDERS } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const PAGE = { items: 0, bytes: 5000, attempts: 3 };
 

@@ -13,8 +13,8 @@ import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
-import { readsOfPage } from '../support/remote-reads.ts';
 import { set } from '../support/sheet-log.ts';
+import { readsOfPage } from '../support/stores/remote-reads.ts';
 
 const at = (segment: number, entry: number) => ({ segment, entry });
 const rowsOf = (state: DocumentState) => Array.fromAsync(sheetRows(sheetOf(state.draft)));

@@ -7,7 +7,7 @@ import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { flushState, type State, saveState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { sheetEntry } from '../support/sheet-model.ts';
+import { sheetEntry } from '../support/models/sheet-model.ts';
 
 const shape = SMALL_SHAPE;
 

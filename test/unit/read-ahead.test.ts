@@ -12,8 +12,8 @@ import { NODE_SHAPE } from '../../src/tree/chunk-boundary.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import { type KeyRange, type RangeRead, READ_AHEAD } from '../../src/tree/read.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { sheetEntry } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { sheetEntry } from '../support/sheet-model.ts';
 
 /** Answers requests in rounds: all requests so far together, when the reader waits for them. */
 class RoundChunks extends MemoryChunks {

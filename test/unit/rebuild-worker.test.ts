@@ -18,10 +18,10 @@ import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { DAMAGED_ROOT, withByte } from '../support/damage.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { collect, collectAfterEachGrace, refill } from '../support/gc-scenario.ts';
-import type { Interceptor } from '../support/interceptor.ts';
 import { newLogId } from '../support/logs.ts';
+import { FAULTY, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { type Contents, interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
-import { FAULTY, versionedSheet } from '../support/versioned-sheet.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 const TTL: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'ttl', graceSeconds: 0 };
 

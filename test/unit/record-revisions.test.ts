@@ -15,9 +15,9 @@ import { ITEMS_MAP, items } from '../../src/state/items/reducer.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { type RecordResult, recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
 import type { RevisionLogs } from '../../src/workers/revisions/revision-logs.ts';
-import { type Interceptor, interceptLogStore } from '../support/interceptor.ts';
 import { NOON, recordRequests, unarchived } from '../support/logs.ts';
-import { PARTS, StreamedTable } from '../support/streamed-table.ts';
+import { type Interceptor, interceptLogStore } from '../support/stores/interceptor.ts';
+import { PARTS, StreamedTable } from '../support/stores/streamed-table.ts';
 
 const BOLT: Item = { id: { S: 'bolt' }, part: { N: '1' } };
 const NUT: Item = { id: { S: 'nut' }, part: { N: '1' } };

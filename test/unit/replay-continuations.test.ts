@@ -11,10 +11,10 @@ import { encodeRoot } from '../../src/snapshot/root.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { collectAfterEachGrace } from '../support/gc-scenario.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
 
 /** The function's time margin, in milliseconds. */
 const MARGIN = 60_000;

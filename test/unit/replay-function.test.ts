@@ -6,7 +6,7 @@ import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { LOG } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 

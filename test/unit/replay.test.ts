@@ -6,8 +6,8 @@ import { logPrefix } from '../../src/store/keys.ts';
 import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { collectAfterEachGrace, refill } from '../support/gc-scenario.ts';
+import { NOTE, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { SheetLog } from '../support/sheet-log.ts';
-import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 function replayed(sheet: SheetLog, at?: Position): Promise<Replayed> {
   return replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, { at });

@@ -3,7 +3,7 @@ import { DeploymentInvalidError } from '../../src/errors.ts';
 import type { RevisionsEvent } from '../../src/functions/function-event.ts';
 import { revisionsFunction } from '../../src/functions/revisions-function.ts';
 import type { CompareResult } from '../../src/workers/revisions/compare-table.ts';
-import { StreamedTable } from '../support/streamed-table.ts';
+import { StreamedTable } from '../support/stores/streamed-table.ts';
 
 const RESULT: CompareResult = {
   ...{ items: 3, gaps: 1, failed: 0, waiting: 0 },

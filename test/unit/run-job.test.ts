@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { describeJob, describeJobResult } from '../../src/cli/job-text.ts';
 import { EntryNotFoundError, MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -19,8 +18,9 @@ import {
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
+import { FAULTY } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
-import { FAULTY } from '../support/versioned-sheet.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const GRACE = 3600;
 const START: Position = { segment: 0, entry: 0 };

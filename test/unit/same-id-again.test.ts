@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
+import { readRows } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
-import { readRows } from '../support/versioned-sheet.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 /**
  * A log in logfold's own schema that was deleted from both tables, and its next life under the same

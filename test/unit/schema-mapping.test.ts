@@ -16,7 +16,7 @@ import {
 import { isMappingName, MAPPING_NAMES, readMapping } from '../../src/mapping/ready-made.ts';
 import { type MappingDocument, parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
-import { passesFilter } from '../support/event-filter.ts';
+import { passesFilter } from '../support/deployed/event-filter.ts';
 
 const ORDERS: MappingDocument = {
   partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogfoldError } from '../../src/errors.ts';
@@ -21,6 +20,7 @@ import {
   refill,
 } from '../support/gc-scenario.ts';
 import { SheetLog } from '../support/sheet-log.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 /** A log of four segments, of which two are archived and left the table. */
 async function archivedLog(): Promise<SheetLog> {

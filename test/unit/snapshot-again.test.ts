@@ -4,8 +4,8 @@ import type { Position } from '../../src/ids/position.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';
-import type { Interceptor } from '../support/interceptor.ts';
 import { type Contents, interceptPorts, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 describe('a job that runs again', () => {
   test('it writes nothing if its snapshot is complete', { tags: ['I5'] }, async () => {

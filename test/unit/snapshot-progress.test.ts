@@ -8,12 +8,12 @@ import { continuationDeduplicationId, type JobResult, runJob } from '../../src/w
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { SnapshotJob } from '../../src/workers/jobs/job.ts';
 import { dieAt } from '../support/die-at.ts';
-import type { Interceptor } from '../support/interceptor.ts';
 import { LOG } from '../support/logs.ts';
-import { Random } from '../support/random.ts';
+import { Random } from '../support/models/random.ts';
+import { NOTE, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { interceptPorts, set } from '../support/sheet-log.ts';
 import { ONE_PAGE, StepwiseLog, steps } from '../support/stepwise-log.ts';
-import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 describe('a build whose time is always up', () => {
   test('each run gets a page further, and the last ends with the state of a single run', {

@@ -6,8 +6,8 @@ import { clearStop, readStop } from '../../src/snapshot/stop.ts';
 import { chunkKey } from '../../src/store/keys.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
+import { FAULTY, NOTE, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { recordWrites, SheetLog, set } from '../support/sheet-log.ts';
-import { FAULTY, NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('an entry that cannot be folded', () => {
   test('it stops its log with its position and the reason, until an operator resumes the log', {

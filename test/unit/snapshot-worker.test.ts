@@ -13,9 +13,9 @@ import { isLeaf } from '../../src/tree/node.ts';
 import { NodeCache } from '../../src/tree/node-cache.ts';
 import { KEPT_NODE_BYTES } from '../../src/workers/snapshot/build-snapshot.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import type { Interceptor } from '../support/interceptor.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { interceptPorts, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
-import { versionedSheet } from '../support/versioned-sheet.ts';
+import type { Interceptor } from '../support/stores/interceptor.ts';
 
 describe('a snapshot', () => {
   test('the snapshot of a new log has the empty state', async () => {

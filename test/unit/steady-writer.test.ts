@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
@@ -20,15 +19,16 @@ import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { FedLogs } from '../support/fed-logs.ts';
+import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 import {
   type Interceptor,
   interceptBlobStore,
   interceptLogStore,
   interceptMappedItems,
-} from '../support/interceptor.ts';
-import { MappedLogs, ORDERS, orderItem } from '../support/mapped-logs.ts';
-import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
-import { StreamedTable } from '../support/streamed-table.ts';
+} from '../support/stores/interceptor.ts';
+import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { StreamedTable } from '../support/stores/streamed-table.ts';
 
 // Every conditional write of a worker, while an application appends to the log before each of its
 // requests. It must take effect, with as many requests as beside a quiet application.

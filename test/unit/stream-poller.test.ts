@@ -6,7 +6,7 @@ import type { TrimmedRecords } from '../../src/local/shard-reader.ts';
 import { StreamPoller } from '../../src/local/stream-poller.ts';
 import type { StreamSettings } from '../../src/local/stream-settings.ts';
 import type { StreamHandler } from '../../src/workers/dispatch/route-stream-records.ts';
-import { MemoryCheckpoints, ScriptedStream, ScriptedTime } from '../support/scripted-stream.ts';
+import { MemoryCheckpoints, ScriptedStream, ScriptedTime } from '../support/stores/scripted-stream.ts';
 
 interface Setup {
   readonly settings?: Partial<StreamSettings>;

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
@@ -16,10 +15,11 @@ import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
 import { type RequestedJobsNote, readSweepNote, writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
 import type { SweepRest, SweepResult } from '../../src/workers/sweep/sweep-result.ts';
-import { interceptLogStore } from '../support/interceptor.ts';
-import { lambdaContext } from '../support/lambda-events.ts';
+import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { newLogId } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
+import { interceptLogStore } from '../support/stores/interceptor.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const DAY = 24 * 3600;
 const HOUR_MS = 3600_000;

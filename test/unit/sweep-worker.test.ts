@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -24,12 +23,13 @@ import type { Job } from '../../src/workers/jobs/job.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { beginUpload } from '../support/gc-scenario.ts';
-import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/interceptor.ts';
 import { NOON, newLogId, recordRequests } from '../support/logs.ts';
+import { sheetEdits } from '../support/models/sheet-model.ts';
+import { FAULTY, foldPlainly, NOTE, readRows, versionedSheet } from '../support/models/versioned-sheet.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
-import { sheetEdits } from '../support/sheet-model.ts';
-import { FAULTY, foldPlainly, NOTE, readRows, versionedSheet } from '../support/versioned-sheet.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 /** Seconds. */
 const GRACE = 3600;

@@ -20,9 +20,9 @@ import {
   POLICIES_KEY,
   SWEEP_KEY,
 } from '../../src/store/keys.ts';
-import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
-import { passesFilter } from '../support/event-filter.ts';
-import { type Resource, readTemplate, type Stack, type Template } from '../support/template.ts';
+import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed/deployed-functions.ts';
+import { passesFilter } from '../support/deployed/event-filter.ts';
+import { type Resource, readTemplate, type Stack, type Template } from '../support/deployed/template.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 

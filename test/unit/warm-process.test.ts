@@ -1,6 +1,4 @@
 import { expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
@@ -18,15 +16,17 @@ import { SweptFeed } from '../../src/workers/sweep/swept-feed.ts';
 import { joined, partsOfItems, segmentItems, storeArchive } from '../support/archives.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
 import { fedEnds } from '../support/feed.ts';
+import { LOG, NOON, newLogId } from '../support/logs.ts';
 import {
   type Interceptor,
   interceptBlobStore,
   interceptLogStore,
   interceptMappedItems,
-} from '../support/interceptor.ts';
-import { LOG, NOON, newLogId } from '../support/logs.ts';
-import { MappedLogs, newMappedLog, ORDERS } from '../support/mapped-logs.ts';
-import { StreamedTable } from '../support/streamed-table.ts';
+} from '../support/stores/interceptor.ts';
+import { MappedLogs, newMappedLog, ORDERS } from '../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { StreamedTable } from '../support/stores/streamed-table.ts';
 
 /** A process that lives on after an error, as a function of Lambda does between two calls. */
 interface Warm {

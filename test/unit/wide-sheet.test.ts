@@ -8,7 +8,7 @@ import type { Cell } from '../../src/state/spreadsheet/sheet.ts';
 import { saveState } from '../../src/state/state.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { sheetEntry } from '../support/sheet-model.ts';
+import { sheetEntry } from '../support/models/sheet-model.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

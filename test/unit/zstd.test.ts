@@ -12,8 +12,8 @@ import { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
 import { LOG } from '../support/logs.ts';
+import { SMALL_SHEET, savedSheet, sheetRows } from '../support/models/saved-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { SMALL_SHEET, savedSheet, sheetRows } from '../support/saved-sheet.ts';
 
 const wasmPlatform = await loadWasmPlatform();
 const MB = 1024 * 1024;

@@ -47,6 +47,8 @@ export function restoreCommand() {
           toEntryTable === undefined || toSegmentTable === undefined
             ? undefined
             : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable }, { dryRun });
+        const created = others?.created ?? [];
+        const isMissing = dryRun && created.length > 0;
         const numbers = number === undefined ? await archivedSegments(environment, log) : [number];
         const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
         const results: RestoreResult[] = [];
@@ -58,13 +60,12 @@ export function restoreCommand() {
             const result = await restoreSegment(
               deps,
               { log, segment },
-              { into: others?.store, holdSeconds: options.hold, dryRun },
+              { into: others?.store, holdSeconds: options.hold, dryRun: isMissing ? 'missing tables' : dryRun },
             );
             before += result.entries;
             results.push(result);
           }
         });
-        const created = others?.created ?? [];
         const lines = results.map((result) => describe(result, dryRun));
         if (lines.length === 0) lines.push('no segment has an archive');
         if (created.length > 0) lines.push(`${created.join(' and ')} ${would(created.length, dryRun)} created`);

@@ -20,8 +20,8 @@ export interface RestoreOptions {
   readonly into?: RestoreTarget | undefined;
   /** Seconds for which restored entries stay if the segment expires. */
   readonly holdSeconds: number;
-  /** Writes nothing and returns what a restore would do. */
-  readonly dryRun?: boolean;
+  /** Writes nothing and returns what a restore would do; missing tables count as empty. */
+  readonly dryRun?: boolean | 'missing tables';
 }
 
 export interface RestoreResult {
@@ -52,6 +52,7 @@ export async function restoreSegment(
 ): Promise<RestoreResult> {
   const { log } = place;
   const { into = deps.tables, dryRun = false } = options;
+  const isMissing = dryRun === 'missing tables';
   const segment = await requireSegment(deps.tables, place);
   if (segment.archive === undefined) {
     throw new SegmentStateError('the segment has no archive', {
@@ -65,7 +66,7 @@ export async function restoreSegment(
   let [entries, restored, unexpired] = [0, 0, 0];
   for await (const page of archive.items(0, archive.end)) {
     const [first, last] = [entries, entries + page.length - 1];
-    const there = await itemsByNumber(into, place, { from: first, to: last + 1 });
+    const there = isMissing ? new Map() : await itemsByNumber(into, place, { from: first, to: last + 1 });
     const missing: Item[] = [];
     for (const [i, item] of page.entries()) {
       const present = there.get(first + i);
@@ -86,7 +87,7 @@ export async function restoreSegment(
     entries += page.length;
     deps.onEntries?.(entries);
   }
-  await requireNothingBehind(into, place, entries);
+  if (!isMissing) await requireNothingBehind(into, place, entries);
   if (!dryRun) await stillExpires(into, place);
   return { segment: place.segment, entries, restored, unexpired };
 }

@@ -8,9 +8,9 @@ import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import type { Rectangle } from '../../../src/state/spreadsheet/sheet-rows.ts';
 import { historyOf } from '../../support/history-log.ts';
 import { LiveLog, rowsOf } from '../../support/live-logs.ts';
+import { NOTE, versionedSheet } from '../../support/models/versioned-sheet.ts';
 import { expiring } from '../../support/segments.ts';
-import { enginePids, temporaryDirectory } from '../../support/shared-engine.ts';
-import { NOTE, versionedSheet } from '../../support/versioned-sheet.ts';
+import { enginePids, temporaryDirectory } from '../../support/stores/shared-engine.ts';
 import type { Cases } from './case.ts';
 
 const CITY: NewEntry = { type: 'Set', version: 1, body: [[0, 0, 'Denver']] };

@@ -36,7 +36,7 @@ import { archiveSegment, rearchiveSegment } from '../../../src/workers/retention
 import { CliPlace } from '../../support/cli-place.ts';
 import { DAMAGED_ROOT } from '../../support/damage.ts';
 import { newLogId } from '../../support/logs.ts';
-import { clientConfig } from '../../support/shared-engine.ts';
+import { clientConfig } from '../../support/stores/shared-engine.ts';
 import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
 
 const REDUCER = "export default { name: 'own', version: 1, fold() {} };";

@@ -19,9 +19,9 @@ import { undoExpiry } from '../../../src/workers/retention/undo-expiry.ts';
 import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { readSweepNote } from '../../../src/workers/sweep/sweep-note.ts';
 import { newLogId } from '../../support/logs.ts';
+import { versionedSheet } from '../../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../../support/sheet-log.ts';
 import { SheetLogs } from '../../support/sheet-logs.ts';
-import { versionedSheet } from '../../support/versioned-sheet.ts';
 import { build, type Cases, type Follow, quoted, type Refused } from './case.ts';
 
 const NOW: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'delete', graceSeconds: 0 };

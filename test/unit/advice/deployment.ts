@@ -28,9 +28,9 @@ import { SqsJobQueue } from '../../../src/adapters/sqs/job-queue.ts';
 import { fromLambdaChange } from '../../../src/functions/lambda-change.ts';
 import { entryTableInput, segmentTableInput } from '../../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../../src/mapping/schema-mapping.ts';
-import { type LocalAws, startLocalAws } from '../../support/fauxqs.ts';
 import { LOG } from '../../support/logs.ts';
-import { clientConfig } from '../../support/shared-engine.ts';
+import { type LocalAws, startLocalAws } from '../../support/stores/fauxqs.ts';
+import { clientConfig } from '../../support/stores/shared-engine.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
 
 const BUCKET = 'snapshots';

@@ -4,7 +4,7 @@ import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { expect } from 'vitest';
 import { z } from 'zod';
 import { ensureSegmentTable } from '../../../src/local/tables.ts';
-import { createItemTable } from '../../support/item-table.ts';
+import { createItemTable } from '../../support/stores/item-table.ts';
 import { type Cases, commandsOf, quoted } from './case.ts';
 import { filesOfPlace, here, objectOf, releaseBucket, removeObjects, withDb } from './commands.ts';
 

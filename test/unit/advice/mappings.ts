@@ -1,5 +1,4 @@
 import { expect } from 'vitest';
-import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
 import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
@@ -21,8 +20,9 @@ import { CLAIM_KEY } from '../../../src/store/keys.ts';
 import { completeSnapshot } from '../../../src/workers/snapshot/build-snapshot.ts';
 import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
-import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/mapped-logs.ts';
-import { versionedSheet } from '../../support/versioned-sheet.ts';
+import { versionedSheet } from '../../support/models/versioned-sheet.ts';
+import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/stores/mapped-logs.ts';
+import { MemoryBlobStore } from '../../support/stores/memory-blob-store.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
 
 const CONSISTENT = { consistent: true };

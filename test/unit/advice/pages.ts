@@ -1,5 +1,4 @@
 import { expect } from 'vitest';
-import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { answerLogRequest } from '../../../src/adapters/web/answer-log-request.ts';
 import type { LogAnswer, LogRequest } from '../../../src/adapters/web/log-message.ts';
 import { RemoteLogStore } from '../../../src/adapters/web/remote-log-store.ts';
@@ -7,6 +6,7 @@ import { UrlBlobStore } from '../../../src/adapters/web/url-blob-store.ts';
 import { LogClient } from '../../../src/log/client.ts';
 import type { Entry } from '../../../src/log/entry.ts';
 import { entryAt, LOG, NOON, unarchived } from '../../support/logs.ts';
+import { MemoryLogStore } from '../../support/stores/memory-log-store.ts';
 import type { Cases } from './case.ts';
 
 const BYTES = Uint8Array.of(1, 2, 3);

@@ -4,8 +4,8 @@ import { MAX_CHUNK_BYTES } from '../../../src/codec/chunk.ts';
 import { defineReducer } from '../../../src/state/define-reducer.ts';
 import { MAX_META_SIZE } from '../../../src/state/meta.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
+import { NOTE, versionedSheet } from '../../support/models/versioned-sheet.ts';
 import { SheetLog } from '../../support/sheet-log.ts';
-import { NOTE, versionedSheet } from '../../support/versioned-sheet.ts';
 import { build, type Cases, type Follow } from './case.ts';
 
 /** Stops a log at an entry, then resumes it with a reducer of a higher version. */

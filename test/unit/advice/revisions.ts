@@ -7,7 +7,7 @@ import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { COMPARE_KEY } from '../../../src/store/keys.ts';
 import { RevisionLogs } from '../../../src/workers/revisions/revision-logs.ts';
 import { testLogClient } from '../../support/logs.ts';
-import { ownedItem, RevisedTable } from '../../support/revised-table.ts';
+import { ownedItem, RevisedTable } from '../../support/stores/revised-table.ts';
 import type { Cases } from './case.ts';
 
 const keyNames: KeyNames = ['id'];

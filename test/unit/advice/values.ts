@@ -41,11 +41,11 @@ import { checkKey } from '../../../src/tree/key.ts';
 import { RangeDeletes } from '../../../src/tree/range-delete.ts';
 import type { CompareResult } from '../../../src/workers/revisions/compare-table.ts';
 import { nodeStore } from '../../support/chunks.ts';
-import { lambdaContext } from '../../support/lambda-events.ts';
+import { lambdaContext } from '../../support/deployed/lambda-events.ts';
 import { allEntries, EDITED_SHEET, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
-import { RevisedTable } from '../../support/revised-table.ts';
 import { SheetLog, set } from '../../support/sheet-log.ts';
 import { SheetLogs } from '../../support/sheet-logs.ts';
+import { RevisedTable } from '../../support/stores/revised-table.ts';
 import { type Cases, type Follow, numbersOf, quoted } from './case.ts';
 
 const mutationOf = (client: string, mutation: number) => ({ once: { client, mutation } });

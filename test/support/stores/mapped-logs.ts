@@ -1,0 +1,97 @@
+import { nativePlatform } from '../../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
+import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
+import type { Item } from '../../../src/log/attribute.ts';
+import { keyOf } from '../../../src/mapping/key-pattern.ts';
+import { MAPPED_TYPES } from '../../../src/mapping/layout.ts';
+import { MappedLogStore } from '../../../src/mapping/mapped-log-store.ts';
+import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
+import { DEFAULT_POLICY } from '../../../src/retention/retention-policy.ts';
+import type { BlobStore } from '../../../src/store/blob-store.ts';
+import type { JobDeps } from '../../../src/workers/dispatch/run-job.ts';
+import { NOON } from '../logs.ts';
+import { versionedSheet } from '../models/versioned-sheet.ts';
+import { MemoryLogStore } from './memory-log-store.ts';
+import { MemoryMappedItems } from './memory-mapped-items.ts';
+
+const DOCUMENT = {
+  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
+  sortKey: { name: 'sk', type: 'N', first: 0 },
+  type: 'type',
+  version: { constant: 1 },
+  time: { name: 'ts', format: 's' },
+  body: 'payload',
+  ttl: 'expiresAt',
+} as const;
+
+/** The mapping of a table of orders. */
+export const ORDERS = parseMapping(DOCUMENT);
+
+/** As {@link ORDERS}, but no attribute takes a TTL stamp. */
+export const ORDERS_WITHOUT_TTL = parseMapping({ ...DOCUMENT, ttl: undefined });
+
+/** Ten items a segment, with a Snapshot entry after every fifth. */
+export const TENS = { items: 10, snapshotEvery: 5 };
+
+let logs = 0;
+
+/** A mapped log's id that is unique in this process. */
+export function newMappedLog(): LogId {
+  logs++;
+  return textLogId(`2024/${logs}`);
+}
+
+/** An item of {@link ORDERS}, as the application writes it. */
+export function orderItem(log: LogId, index: number, overrides: Item = {}): Item {
+  return {
+    ...keyOf(ORDERS, log, index),
+    type: { S: 'Set' },
+    ts: { N: String(NOON + index) },
+    payload: { L: [{ L: [{ N: String(index % 20) }, { N: '0' }, { S: `value ${index}` }] }] },
+    note: { S: `attribute of item ${index}` },
+    ...overrides,
+  };
+}
+
+/** A table of orders in memory. */
+export class MappedLogs {
+  readonly books = new MemoryLogStore({ pageItems: 3 });
+  readonly items: MemoryMappedItems;
+  readonly store: MappedLogStore;
+
+  constructor(mapping: SchemaMapping = ORDERS) {
+    const { books } = this;
+    this.items = new MemoryMappedItems({ mapping, books, pageItems: 4 });
+    this.store = new MappedLogStore({ items: this.items, books, mapping, now: () => NOON * 1000 });
+  }
+
+  /** Appends items to a log as the application does. */
+  async append(log: LogId, count: number): Promise<void> {
+    const newest = await this.items.newest(log, Number.MAX_SAFE_INTEGER);
+    const first = newest === undefined ? 0 : newest.index + 1;
+    for (let i = first; i < first + count; i++) this.items.insert(orderItem(log, i));
+  }
+
+  /** A registered log with so many items. */
+  async create(count: number, sizes = TENS, log = newMappedLog()): Promise<LogId> {
+    await this.append(log, count);
+    await this.store.register(log, sizes);
+    return log;
+  }
+}
+
+/** Dependencies of the jobs of mapped logs. The jobs that they send are dropped. */
+export function mappedDeps(tables: MappedLogStore, blobs: BlobStore): JobDeps {
+  return {
+    tables,
+    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+    blobs,
+    platform: nativePlatform,
+    types: MAPPED_TYPES,
+    reducer: versionedSheet(1),
+    now: () => NOON * 1000,
+    random: Math.random,
+    policyOf: () => DEFAULT_POLICY,
+    queue: { send: async () => undefined },
+  };
+}
