@@ -24,7 +24,7 @@ import { median } from './statistics.ts';
 import { describeMachine, markdownTable, plainTable } from './tables.ts';
 
 const TABLES = { entryTable: 'entries', segmentTable: 'segments' };
-/** Entries behind the newest snapshot when a client opens the log. */
+/** Entries after the newest snapshot when a client opens the log. */
 const TAIL = 20;
 const SMALL = { rows: 10, columns: 10 };
 const LARGE = { rows: 6_000, columns: 50 };

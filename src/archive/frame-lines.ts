@@ -44,7 +44,7 @@ const LINE_START = Uint8Array.from('{"Item":', (character) => character.charCode
 /** The lines of a frame whose hash was checked. */
 export class FrameLines {
   readonly #bytes: Uint8Array;
-  /** The index behind each line. */
+  /** The index after each line. */
   readonly #ends: readonly number[];
   readonly #segment: SegmentPlace;
   readonly #first: number;
@@ -90,7 +90,7 @@ export class FrameLines {
     return this.#startOf(end) - this.#startOf(start);
   }
 
-  /** The first line of entries of the frame, and the line behind the last. */
+  /** The first line of entries of the frame, and the line after the last. */
   #linesOf(from: number, to: number): readonly [number, number] {
     return [Math.max(0, from - this.#first), Math.min(to - this.#first, this.#ends.length)];
   }

@@ -276,7 +276,7 @@ export class Progress {
     this.#timer = setInterval(writeLine, LINE_MS).unref();
   }
 
-  /** @param detail another count, shown behind the value */
+  /** @param detail another count, shown after the value */
   update(value: number, detail = ''): void {
     this.#value = value;
     this.#detail = detail === '' ? '' : `, ${detail}`;

@@ -100,7 +100,7 @@ export class AppliedMutations {
     return (await this.#readOn(folder.log, read, end))?.applied.has(mutation) === true;
   }
 
-  /** Reads the entries behind those that were read. After a failure nothing counts as read. */
+  /** Reads the entries after those that were read. After a failure nothing counts as read. */
   async #readOn(log: LogId, read: Read | undefined, to: Position): Promise<Read | undefined> {
     this.#read = undefined;
     if (read === undefined) return undefined;

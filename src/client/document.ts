@@ -84,7 +84,7 @@ export class Document {
   readonly getSnapshot = (): DocumentState => this.#visible.state;
 
   /**
-   * The position behind the last entry that was read, without the pending entries: the next entry
+   * The position after the last entry that was read, without the pending entries: the next entry
    * may get it. The last entry itself is at {@link newest}.
    */
   get position(): Position {
@@ -111,7 +111,7 @@ export class Document {
   /**
    * The entry at which the document has stopped, since it cannot be decoded or folded; only with
    * `onBadEntry: 'stop'`. The state is that before the entry. A refresh goes on as soon as the
-   * entry can be folded, or this reducer has made a snapshot behind it. The same object until it
+   * entry can be folded, or this reducer has made a snapshot after it. The same object until it
    * changes.
    */
   get badEntry(): BadEntry | undefined {
@@ -161,7 +161,7 @@ export class Document {
 
   /**
    * Appends one or several entries in one request, all or nothing, and applies them. They come
-   * directly behind the last entry of the log: if others appended meanwhile, the document first
+   * directly after the last entry of the log: if others appended meanwhile, the document first
    * reads and folds their entries. While others are faster, it waits and tries again, for two
    * minutes at least.
    * @param options with `after: document.newest`, the entries are appended only if no application
@@ -198,11 +198,11 @@ export class Document {
 
   /**
    * Shows an entry as soon as the reducer has folded it, and appends it in the background, in
-   * order. When others appended first, folds it again behind their entries. If the store does not
+   * order. When others appended first, folds it again after their entries. If the store does not
    * answer, tries again until the document is closed.
    * @returns its position, when the log has it; undefined if the log has applied its mutation
    * already
-   * @throws EntryRejectedError if the reducer rejects the entry, now or behind the entries of
+   * @throws EntryRejectedError if the reducer rejects the entry, now or after the entries of
    * others. The state then is as if the call had not been made
    * @throws MutationOvertakenError if its mutation never takes effect
    * @throws DocumentStoppedError if the document stops at a bad entry before the log has the entry
@@ -256,7 +256,7 @@ export class Document {
    * state at one of the places where they pass the time. Pending entries are no part of it.
    * @throws EntryNotFoundError if the log has no such position, or its entries have expired
    * @throws PositionInvalidError, UsageError if it is neither a position nor a valid date
-   * @throws any error that stops a log, also behind a bad entry at which the document has stopped
+   * @throws any error that stops a log, also after a bad entry at which the document has stopped
    */
   async at(moment: Moment): Promise<PastState> {
     this.#checkOpen();

@@ -48,10 +48,10 @@ export interface FeedReaderDeps {
   readonly types: ReservedTypes;
 }
 
-/** An item, and the place behind it. */
+/** An item, and the place after it. */
 export interface PlacedItem {
   readonly item: FeedItem;
-  readonly behind: FeedPlace;
+  readonly after: FeedPlace;
 }
 
 export interface PassOptions {
@@ -69,15 +69,15 @@ export interface PassOptions {
 /** The items from a place up to the end that the feed has when they are read. */
 export interface FeedPass {
   readonly items: AsyncIterable<PlacedItem>;
-  /** The position behind the last entry of the feed that was read. */
+  /** The position after the last entry of the feed that was read. */
   readonly end: Position;
 }
 
 /** Spans that are requested ahead. At most 2 MB of entries of each are in memory. */
 const SPANS_AHEAD = 16;
 
-/** Behind the position of every checkpoint. */
-const BEHIND_ALL: Position = { segment: MAX_NUMBER, entry: MAX_EPOCH_ENTRIES };
+/** After the position of every checkpoint. */
+const AFTER_ALL: Position = { segment: MAX_NUMBER, entry: MAX_EPOCH_ENTRIES };
 
 /** Attempts to find the end of the feed while epochs begin. */
 const END_ATTEMPTS = 3;
@@ -89,8 +89,8 @@ interface ListedSpan {
   readonly index: number;
   /** Checkpoint of the entry of the feed. */
   readonly during: number;
-  /** The checkpoint behind the span: the same, or the next one if it is the last span. */
-  readonly after: number;
+  /** The checkpoint after the span: the same, or the next one if it is the last span. */
+  readonly end: number;
 }
 
 /** A span whose first page has been requested. */
@@ -107,7 +107,7 @@ export class FeedReader {
     this.#deps = deps;
   }
 
-  /** The position behind the newest entry of the feed; the start if there is no feed yet. */
+  /** The position after the newest entry of the feed; the start if there is no feed yet. */
   async end(): Promise<Position> {
     for (let attempts = 1; ; attempts++) {
       try {
@@ -127,15 +127,15 @@ export class FeedReader {
   async requireReached(position: Position): Promise<number> {
     const [given, end] = [checkpointOf(position), checkpointOf(await this.end())];
     if (given <= end) return end;
-    throw new CheckpointInvalidError(`the checkpoint ${given} is behind the end of the feed, which is ${end}`, {
+    throw new CheckpointInvalidError(`the checkpoint ${given} is after the end of the feed, which is ${end}`, {
       advice: `Give a checkpoint up to ${end}. If the feed was lost and begun again, read it from 0`,
     });
   }
 
   /**
    * The position at which a reader begins that wants everything from a position on: the same one,
-   * or the newest restart behind it, since all entries come again there. Looks for a restart only
-   * if the feed has a snapshot behind the position: a reader that is closer to the end meets it
+   * or the newest restart after it, since all entries come again there. Looks for a restart only
+   * if the feed has a snapshot after the position: a reader that is closer to the end meets it
    * soon.
    */
   async startFrom(position: Position): Promise<Position> {
@@ -152,10 +152,10 @@ export class FeedReader {
   }
 
   /**
-   * The newest restart of the feed behind a position; undefined if there is none. Reads all entries
+   * The newest restart of the feed after a position; undefined if there is none. Reads all entries
    * of the feed from there on.
    */
-  async restartBehind(position: Position): Promise<Position | undefined> {
+  async restartAfter(position: Position): Promise<Position | undefined> {
     let restart: Position | undefined;
     for await (const page of this.#feedPages(position, { skipExpired: true, isFresh: true })) {
       restart = page.findLast(({ type }) => type === 'Restart')?.position ?? restart;
@@ -194,7 +194,7 @@ export class FeedReader {
 
   async *#items(spans: AsyncIterable<ListedSpan>, skipExpired: boolean): AsyncGenerator<PlacedItem> {
     const begun = inAdvance(spans, SPANS_AHEAD, (listed) => this.#begin(listed, skipExpired));
-    for await (const { span, index, during, after, first, rest } of begun) {
+    for await (const { span, index, during, end, first, rest } of begun) {
       for (let page = first; page.done !== true; page = await rest.next()) {
         const { blobs, types } = this.#deps;
         const isReserved = ({ type }: Entry): boolean => types.includes(type);
@@ -202,11 +202,11 @@ export class FeedReader {
         const bodies = new BodiesAhead(blobs, external);
         for (const entry of page.value) {
           const isLast = comparePositions(entry.position, span.to) === 0;
-          const checkpoint = isLast ? after : during;
-          const behind =
+          const checkpoint = isLast ? end : during;
+          const after =
             checkpoint === during ? { checkpoint, within: { span: index, to: entry.position } } : { checkpoint };
           const body = async (): Promise<Value> => (isReserved(entry) ? null : bodies.load(entry));
-          yield { item: { checkpoint, log: span.log, entry, body }, behind };
+          yield { item: { checkpoint, log: span.log, entry, body }, after };
         }
       }
     }
@@ -214,7 +214,7 @@ export class FeedReader {
 
   /**
    * The spans of pages of the feed, from a place on.
-   * @param read called behind each entry of the feed
+   * @param read called after each entry of the feed
    */
   async *#spans(
     pages: AsyncIterable<readonly Entry[]>,
@@ -225,15 +225,15 @@ export class FeedReader {
       for (const entry of page) {
         const { position } = entry;
         const during = checkpointOf(position);
-        const behind = nextPosition(position);
+        const next = nextPosition(position);
         const spans = await this.#spansOf(entry);
         const done = comparePositions(position, from.position) === 0 ? from.within : undefined;
         for (const [index, whole] of spans.entries()) {
           const span = restOf(whole, index, done);
-          const after = index === spans.length - 1 ? checkpointOf(behind) : during;
-          if (span !== undefined) yield { span, index, during, after };
+          const end = index === spans.length - 1 ? checkpointOf(next) : during;
+          if (span !== undefined) yield { span, index, during, end };
         }
-        read(behind);
+        read(next);
       }
     }
   }
@@ -259,7 +259,7 @@ export class FeedReader {
     from: Position,
     { skipExpired, isFresh }: Pick<PassOptions, 'skipExpired' | 'isFresh'>,
   ): AsyncGenerator<readonly Entry[]> {
-    const range = { from, to: isFresh ? BEHIND_ALL : ('end' as const), isOpen: true };
+    const range = { from, to: isFresh ? AFTER_ALL : ('end' as const), isOpen: true };
     let isThere = false;
     try {
       for await (const page of keptEntries({ ...this.#deps, skipExpired }, FEED_LOG, range)) {

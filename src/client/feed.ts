@@ -113,7 +113,7 @@ export class Feed {
     return this.#consume(group, from, others, size);
   }
 
-  /** The checkpoint behind the newest item, from which a reader gets only new ones. */
+  /** The checkpoint after the newest item, from which a reader gets only new ones. */
   async end(): Promise<number> {
     return checkpointOf(await this.#reader.end());
   }
@@ -187,7 +187,7 @@ export class Feed {
         }
         if (isAborted(signal)) return;
         yield read.items;
-        await member.done(read.behind, { isBatch: size !== undefined });
+        await member.done(read.after, { isBatch: size !== undefined });
       }
     } catch (error) {
       hasFailed = true;
@@ -220,7 +220,7 @@ export class Feed {
         }
       } catch (error) {
         // The pass may have gone on across a restart already.
-        const restart = isMissing(error) ? await this.#reader.restartBehind(reached) : undefined;
+        const restart = isMissing(error) ? await this.#reader.restartAfter(reached) : undefined;
         if (restart === undefined) throw error;
         next = restart;
         continue;
@@ -236,7 +236,7 @@ export class Feed {
 
 /**
  * Whether the feed names entries that do not exist. If the tables went back to an earlier state,
- * they come again behind a restart of the feed.
+ * they come again after a restart of the feed.
  */
 function isMissing(error: unknown): boolean {
   return error instanceof EntryGapError || error instanceof LogNotFoundError;
@@ -247,10 +247,10 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
 }
 
-/** Items that are done together, and the place behind them. */
+/** Items that are done together, and the place after them. */
 interface Batch {
   readonly items: readonly FeedItem[];
-  readonly behind: FeedPlace;
+  readonly after: FeedPlace;
 }
 
 /** Batches of so many items, and fewer before an end. */
@@ -260,15 +260,15 @@ async function* inBatches(read: AsyncIterable<PlacedItem | FeedEnd>, size: numbe
   for await (const each of read) {
     if ('item' in each) {
       items.push(each.item);
-      last = each.behind;
+      last = each.after;
     }
     if (last !== undefined && ('end' in each || items.length >= size)) {
-      yield { items, behind: last };
+      yield { items, after: last };
       [items, last] = [[], undefined];
     }
     if ('end' in each) yield each;
   }
-  if (last !== undefined) yield { items, behind: last };
+  if (last !== undefined) yield { items, after: last };
 }
 
 /** @param others names of further options of the call, which it checks itself */

@@ -16,7 +16,7 @@ import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
 import { AppliedMutations } from './applied-mutations.ts';
 import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
 import { appendStopped, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
-import { type Confirmed, FarBehind, type FollowOptions, foldBehind, type NewRange } from './new-entries.ts';
+import { type Confirmed, FarBehind, type FollowOptions, foldAfter, type NewRange } from './new-entries.ts';
 import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
 import { StateFolder } from './state-folder.ts';
 import { loadTail, Tail } from './tail.ts';
@@ -60,7 +60,7 @@ export class Follower {
   #last: EntryHead | undefined;
   #move = new MoveTimer(0, false);
   #search = new SearchTimer();
-  /** The newest snapshot behind the bad entry, if another reducer made it. */
+  /** The newest snapshot after the bad entry, if another reducer made it. */
   #passedOver: Position | undefined;
   readonly #mutations: AppliedMutations;
   readonly #contention: Contention;
@@ -132,7 +132,7 @@ export class Follower {
   }
 
   /**
-   * Appends entries directly behind the last entry of the log, and folds them. Folds them first: an
+   * Appends entries directly after the last entry of the log, and folds them. Folds them first: an
    * entry that the reducer rejects is not appended. If others appended meanwhile, reads their
    * entries, waits and tries again, unless `after` is given. After a lost answer, looks for the
    * entries in the log.
@@ -231,7 +231,7 @@ export class Follower {
     if (badEntry !== undefined) throw appendStopped(this.log, badEntry);
   }
 
-  /** Puts entries behind the last known one, and asks for a newer snapshot now and then. */
+  /** Puts entries after the last known one, and asks for a newer snapshot now and then. */
   #put(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
     const snapshot = this.#startsSearch() ? this.#newestSnapshot : undefined;
     const after = options.after ?? previousPosition(this.#confirmed.end);
@@ -290,7 +290,7 @@ export class Follower {
     const { onBadEntry } = this.#options;
     // Skipped entries could include those whose answer was lost.
     const range = { to, limits: this.lost.isEmpty ? limits : undefined, onBadEntry };
-    const { draft, entries, badEntry } = await foldBehind(this.#deps, this.#folder, this.#confirmed, range);
+    const { draft, entries, badEntry } = await foldAfter(this.#deps, this.#folder, this.#confirmed, range);
     const changes = entries.filter(({ type }) => !types.includes(type)).length;
     const state = changes === 0 ? before : await draft.state();
     const last = entries.at(-1);
@@ -301,7 +301,7 @@ export class Follower {
     this.#read({ state, end, badEntry }, last, startedMs);
   }
 
-  /** Goes on behind a bad entry, if it can be folded by now or a newer snapshot has its effect. */
+  /** Goes on after a bad entry, if it can be folded by now or a newer snapshot has its effect. */
   async #passBadEntry({ position }: BadEntry): Promise<boolean> {
     await this.#readOn({ to: nextPosition(position) });
     if (this.#confirmed.badEntry === undefined) return true;

@@ -66,7 +66,7 @@ export class GroupMember {
   /**
    * Takes the lease of a group. The caller must leave the group.
    *
-   * A lease that its member left behind is over after its length. A caller that waits believes no
+   * A lease whose member died ends after its length. A caller that waits believes no
    * clock: it sees that the lease is not renewed for so long. Another caller compares with its
    * clock, and does not believe a lease that ends later than an honest one could.
    * @returns undefined if the signal was aborted first
@@ -109,7 +109,7 @@ export class GroupMember {
   }
 
   /**
-   * The member has done an item or a batch. Saves the place behind a batch, and behind items now
+   * The member has done an item or a batch. Saves the place after a batch, and after items now
    * and then.
    * @throws FeedGroupBusyError if the group was released, or another member has taken over
    */

@@ -44,18 +44,18 @@ export async function* keptEntries(keeper: EntryKeeper, log: LogId, range: KeptR
       return;
     } catch (error) {
       if (!(error instanceof EntryGapError)) throw error;
-      from = await behindExpired(keeper, log, error, from);
+      from = await afterExpired(keeper, log, error, from);
       if (to !== 'end' && comparePositions(from, to) >= 0) return;
     }
   }
 }
 
 /**
- * The start of the segment behind one whose entries expired.
+ * The start of the segment after one whose entries expired.
  * @param from the first entry that the reader lacks
  * @throws the error of any other gap
  */
-async function behindExpired(
+async function afterExpired(
   { store, skipExpired }: EntryKeeper,
   log: LogId,
   gap: EntryGapError,
@@ -65,7 +65,7 @@ async function behindExpired(
   const segment = await store.getSegment(log, number, { consistent: true });
   if (segment === undefined || !mayLackEntries(segment)) throw gap;
   const { expiry } = segment;
-  // A span may begin behind the last entry of a segment, and lacks nothing then.
+  // A span may begin after the last entry of a segment, and lacks nothing then.
   const lacksNone = number === from.segment && expiry?.state === 'expired' && from.entry >= expiry.entries;
   if (skipExpired || lacksNone) return { segment: number + 1, entry: 0 };
   throw new EntryNotFoundError(`entries of segment ${number} have expired and are in no archive`, {

@@ -45,11 +45,11 @@ export interface Folded {
 }
 
 /**
- * Reads and folds the entries behind a state, up to a bad one if the range stops there.
+ * Reads and folds the entries after a state, up to a bad one if the range stops there.
  * @throws FarBehind if there are more than the limits allow
  * @throws the errors of {@link readUpTo} and of the fold
  */
-export async function foldBehind(
+export async function foldAfter(
   source: EntrySource,
   folder: StateFolder,
   { state, end: from }: Confirmed,

@@ -43,7 +43,7 @@ export class Tail {
   }
 
   /**
-   * Adds entries behind the others, and forks at the newest complete snapshot among them.
+   * Adds entries after the others, and forks at the newest complete snapshot among them.
    * @param read the entries as the table has them, Snapshot entries with their roots
    * @returns whether the tail forked
    */
@@ -67,7 +67,7 @@ export class Tail {
     const index = this.#entries.findIndex(({ position }) => comparePositions(position, snapshot.position) >= 0);
     const found = this.#entries[index];
     const isHeld = found !== undefined && comparePositions(found.position, snapshot.position) === 0;
-    // The tail has dropped the snapshot's entry, and others behind it.
+    // The tail has dropped the snapshot's entry, and others after it.
     const isBefore = index === 0 && !this.#isWhole && this.#isNewer(snapshot.position);
     if (!isHeld && !isBefore) return false;
     this.#base = snapshot;

@@ -9,11 +9,11 @@ export const FEED_START = 0;
 
 /**
  * The checkpoint of a position of the feed: a reader that continues there reads the entry at the
- * position first. So the checkpoint of the position behind the last entry is the end of the feed.
+ * position first. So the checkpoint of the position after the last entry is the end of the feed.
  * Checkpoints order as positions do. The number is exact in JavaScript and fits 64 bits.
  */
 export function checkpointOf({ segment, entry }: Position): number {
-  // Behind the last number, the next epoch begins.
+  // After the last number, the next epoch begins.
   return segment * MAX_EPOCH_ENTRIES + Math.min(entry, MAX_EPOCH_ENTRIES);
 }
 

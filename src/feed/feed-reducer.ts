@@ -13,8 +13,8 @@ const RESTART_NAME = 'restart';
 
 /** Ids up to this length are keys, in UTF-16 code units. Longer ones end with their hash. */
 const MAX_ID_KEY_LENGTH = 960;
-/** Behind the keys of all ids: no id has as many bytes. */
-const BEHIND_ALL = '\uffff'.repeat(700);
+/** After the keys of all ids: no id has as many bytes. */
+const AFTER_ALL = '\uffff'.repeat(700);
 
 /**
  * Folds the feed into the position up to which it has each log: the map `logs`, and `restart` in
@@ -31,7 +31,7 @@ export const feedReducer: Reducer = {
     checkType(entry, FEED_ENTRY_VERSIONS);
     const logs = logsOf(draft);
     if (entry.type === 'Restart') {
-      logs.deleteRange({ from: '', to: BEHIND_ALL });
+      logs.deleteRange({ from: '', to: AFTER_ALL });
       draft.meta.set(RESTART_NAME, storedPosition(entry.position));
     } else {
       for (const { log, to } of readSpans(entry.body)) logs.put(keyOf(log), storedPosition(to));

@@ -9,7 +9,7 @@ export interface FeedPlace {
   readonly within?: SpanPlace | undefined;
 }
 
-/** A place among the items of one entry of the feed: behind an entry of a span. */
+/** A place among the items of one entry of the feed: after an entry of a span. */
 export interface SpanPlace {
   /** Index of the span in the entry of the feed. All spans before it are done. */
   readonly span: number;

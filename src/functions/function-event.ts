@@ -15,7 +15,7 @@ export interface Delivery {
   readonly receiveCount: number;
 }
 
-/** How far a snapshot was behind its log when it was completed. */
+/** How far a snapshot lagged behind its log when it was completed. */
 export interface SnapshotLag {
   /** Entries that were appended to its segment after it. */
   readonly entries: number;

@@ -32,7 +32,7 @@ export interface JobsFunctionDeps {
 /**
  * Makes the function that runs the jobs of SQS messages, of any kind. After a failure it fails the
  * rest of the batch too, which keeps the order of jobs. A message that is no job also fails. Its
- * retries have no pause, because the jobs of its log wait behind it until it reaches the
+ * retries have no pause, because the jobs of its log wait for it until it reaches the
  * dead-letter queue.
  *
  * The function first hides all its messages until a minute after its own end. The queue's

@@ -90,11 +90,11 @@ function metricsOfAges({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Met
 }
 
 function metricsOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' }>): Metric[] {
-  const behind = lag === undefined ? [] : [count('SnapshotLagEntries', lag.entries)];
-  if (lag?.seconds !== undefined) behind.push(seconds('SnapshotLagSeconds', lag.seconds));
+  const lags = lag === undefined ? [] : [count('SnapshotLagEntries', lag.entries)];
+  if (lag?.seconds !== undefined) lags.push(seconds('SnapshotLagSeconds', lag.seconds));
   switch (result.outcome) {
     case 'built':
-      return [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result), ...behind];
+      return [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result), ...lags];
     case 'progress':
       // Several kinds of jobs have continuations. Only a snapshot job reports what it has written.
       return 'chunksWritten' in result

@@ -16,7 +16,7 @@ const LONG_QUEUE = 1_000;
 
 /**
  * Sweeps fill a queue up to this many messages. SQS looks for available groups among the first
- * 120,000 messages of a FIFO queue. Groups behind those would wait for other logs.
+ * 120,000 messages of a FIFO queue. Groups after those would wait for other logs.
  */
 const FULL_QUEUE = 100_000;
 

@@ -17,7 +17,7 @@ export function comparePositions(a: Position, b: Position): number {
   return a.segment - b.segment || a.entry - b.entry;
 }
 
-/** The position directly behind another one in its segment. */
+/** The position directly after another one in its segment. */
 export function nextPosition({ segment, entry }: Position): Position {
   return { segment, entry: entry + 1 };
 }

@@ -28,7 +28,7 @@ export function indexStreamRecords(path: string): void {
 }
 
 /**
- * Deletes stream records that are older than 24 hours and behind the checkpoint, since dynoxide
+ * Deletes stream records that are older than 24 hours and before the checkpoint, since dynoxide
  * keeps all records. DynamoDB also drops unread records. This does not, because dynoxide does not
  * report a gap to a reader. The newest record of a stream stays, because dynoxide derives the next
  * sequence number from it. The engine may be running.

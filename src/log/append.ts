@@ -108,7 +108,7 @@ export async function append(
       segments = found.segments;
     }
     await requireFollows(newest);
-    const placed = placeBehind(newest, drafts, context.types);
+    const placed = placeAfter(newest, drafts, context.types);
     const [first, last] = [placed.at(snapshotBefore ? 1 : 0) ?? newest, placed.at(-1) ?? newest];
     checkRoom(log, last.position);
     try {
@@ -192,8 +192,8 @@ function draftEntry(
   };
 }
 
-/** Gives entries their positions and numbers behind the newest entry of a log. */
-function placeBehind(newest: LogEnd, drafts: readonly Omit<Entry, 'position'>[], types: ReservedTypes): Entry[] {
+/** Gives entries their positions and numbers after the newest entry of a log. */
+function placeAfter(newest: LogEnd, drafts: readonly Omit<Entry, 'position'>[], types: ReservedTypes): Entry[] {
   const { segment, entry } = newest.position;
   let { number } = newest;
   return drafts.map((draft, i) => {

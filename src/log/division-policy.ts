@@ -199,7 +199,7 @@ export interface Tail {
 }
 
 /**
- * Whether a new segment is due. Never directly behind a Snapshot entry: two Snapshot entries in a
+ * Whether a new segment is due. Never directly after a Snapshot entry: two Snapshot entries in a
  * row stand for the same state.
  */
 export function isSegmentDue({ segmentEvery }: DivisionPolicy, { snapshot, newest, segmentBytes }: Tail): boolean {
@@ -211,7 +211,7 @@ export function isSegmentDue({ segmentEvery }: DivisionPolicy, { snapshot, newes
 /**
  * Whether a Snapshot entry is due: after the policy's entries, bytes or minutes since the newest
  * one. Also due at a multiple of the entries, if half of them follow the newest Snapshot entry. The
- * stream asks only at the multiples, and a Snapshot entry always lies a little behind one.
+ * stream asks only at the multiples, and a Snapshot entry always lies a little after one.
  * @param nowSeconds epoch seconds
  */
 export function isSnapshotDue({ snapshotEvery }: DivisionPolicy, tail: Tail, nowSeconds: number): boolean {

@@ -26,7 +26,7 @@ export function numberAfter(before: number | undefined, type: string, types: Res
 
 /**
  * The position of the application's entry with a number. The number after the newest one gives the
- * position behind the log's end.
+ * position after the log's end.
  *
  * Takes three requests if the entry is in the newest segment and only the first entry there is a
  * Snapshot entry. Each doubling of the number of segments, or of Snapshot entries in the segment,

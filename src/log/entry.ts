@@ -29,7 +29,7 @@ export interface EntryMetadata {
 export interface ClientMutation {
   /** Names the client; 1 to 256 UTF-16 code units. */
   readonly client: string;
-  /** A whole number from 1 on. The mutations of a client are numbered upwards. */
+  /** A whole number from 1 on. A client numbers its mutations in ascending order. */
   readonly mutation: number;
 }
 

@@ -6,7 +6,7 @@ import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 /** Makes something of each item that is read. Both functions give the same for the same item. */
 export interface ItemDecoder<T> {
   /**
-   * Decodes the item at which the reader stands, and moves the reader behind it.
+   * Decodes the item at which the reader stands, and moves the reader past it.
    * @throws ItemJsonError if the reader does not know the form
    */
   readonly fromJson: (json: ItemJson) => T;
@@ -148,7 +148,7 @@ export class ItemJson {
     return bytes;
   }
 
-  /** Moves behind one value of any type, with the checks that its end needs. */
+  /** Moves past one value of any type, with the checks that its end needs. */
   skip(): void {
     const code = this.bytes[this.at];
     if (code === CODE.quote) this.at = this.stringEnd(this.at + 1) + 1;
@@ -220,14 +220,14 @@ export class ItemJson {
     return new ItemJsonError(`byte ${this.at} is not DynamoDB JSON in a form that this reader knows`);
   }
 
-  /** Moves behind the end of an array or object that is empty. */
+  /** Moves past the end of an array or object that is empty. */
   #isClosed(close: number): boolean {
     if (this.bytes[this.at] !== close) return false;
     this.at++;
     return true;
   }
 
-  /** Moves behind the comma after a value, or behind the end of its array or object. */
+  /** Moves past the comma after a value, or past the end of its array or object. */
   #hasNext(close: number): boolean {
     const code = this.bytes[this.at++];
     if (code === CODE.comma) return true;

@@ -22,7 +22,7 @@ export function itemBytes(item: StoredItem): number {
   return Object.entries(item).reduce((sum, [name, value]) => sum + utf8Bytes(name) + attributeBytes(value ?? {}), 0);
 }
 
-/** Write units for writing or deleting an item: one for each started kilobyte. */
+/** Write units for writing or deleting an item: one per kilobyte, rounded up. */
 export function writeUnits(item: StoredItem): number {
   return Math.ceil(itemBytes(item) / WRITE_UNIT_BYTES);
 }

@@ -94,7 +94,7 @@ export interface NewItems {
 }
 
 /**
- * Entries of the application that a writer expects behind an entry that it has read. They have no
+ * Entries of the application that a writer expects after an entry that it has read. They have no
  * reserved type, and their numbers follow from the number of that entry.
  */
 export interface UnreadEntries {
@@ -221,7 +221,7 @@ export interface EntryAppender {
 /** Appends to logs whose writers never pause. */
 export interface AheadAppender {
   /**
-   * Writes entries, and the next segment if there is one, behind entries that the caller has not
+   * Writes entries, and the next segment if there is one, after entries that the caller has not
    * read: all or nothing, in one transaction that checks those entries. Also succeeds if an earlier
    * attempt of the same request did so: see {@link EntryAppender.putEntries}.
    * @throws EntryExistsError if another entry is at one of the positions, or the segment exists

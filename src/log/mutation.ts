@@ -17,7 +17,7 @@ export function checkMutations(log: LogId, entries: readonly { readonly once?: C
     if (typeof once !== 'object' || once === null) {
       throw new UsageError(`once is ${once === null ? 'null' : shown(once)}`, {
         log,
-        advice: 'Give an object with a client and a mutation, or no once',
+        advice: 'Give an object with a client and a mutation, or omit it',
       });
     }
     const { client, mutation } = once;
@@ -30,7 +30,7 @@ export function checkMutations(log: LogId, entries: readonly { readonly once?: C
     if (!isNumber(mutation) || mutation <= (newest.get(client) ?? 0)) {
       throw new UsageError(`${shown(mutation)} cannot be the next mutation of client '${client}'`, {
         log,
-        advice: 'Number the mutations of each client upwards, with whole numbers from 1 on',
+        advice: 'Number the mutations of each client in ascending order, with whole numbers from 1 on',
       });
     }
     newest.set(client, mutation);

@@ -24,8 +24,8 @@ export interface NewEntry {
   readonly metadata?: EntryMetadata | undefined;
   /**
    * Applies the entry at most once, even if several processes append it. A client numbers its
-   * mutations upwards and appends them in order. An entry with a number that was used before is
-   * stored, but has no effect, even if its body differs.
+   * mutations in ascending order and appends them in this order. An entry with a number that was
+   * used before is stored, but has no effect, even if its body differs.
    */
   readonly once?: ClientMutation | undefined;
   /**

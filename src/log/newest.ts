@@ -9,7 +9,7 @@ import { lastSnapshotOf, newerSnapshots, type Segment } from './segment.ts';
 
 /**
  * How long a client trusts a cached end of a log, in milliseconds. It must be far below the age at
- * which a segment may expire: if the End Segment entry is gone, a put behind it succeeds, and the
+ * which a segment may expire: if the End Segment entry is gone, a put after it succeeds, and the
  * entry is lost.
  */
 export const TRUST_MS = 60_000;
@@ -178,8 +178,8 @@ export async function queryLast(
 ): Promise<EntryHead | undefined> {
   let last = await source.store.newestEntry(log, segment, CONSISTENT);
   if (last === undefined || last.type === source.types.endSegment) return last;
-  const behind = { segment, from: last.position.entry + 1, to: MAX_NUMBER + 1 };
-  for await (const page of source.store.items(log, behind, CONSISTENT)) {
+  const following = { segment, from: last.position.entry + 1, to: MAX_NUMBER + 1 };
+  for await (const page of source.store.items(log, following, CONSISTENT)) {
     const item = page.at(-1);
     if (item !== undefined) last = decodeEntryHead(item);
   }
@@ -237,7 +237,7 @@ function notFound(log: LogId): LogNotFoundError {
 }
 
 /**
- * Requires that a position is in a log or directly behind the last entry of one of its segments.
+ * Requires that a position is in a log or directly after the last entry of one of its segments.
  * @throws LogNotFoundError if the log does not exist
  * @throws EntryNotFoundError if the position is not in the log
  */
@@ -253,6 +253,6 @@ export async function assertPosition(
   throw new EntryNotFoundError(`the log has no position ${formatPosition(at)}`, {
     log,
     ...at,
-    advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, directly behind the last entry`,
+    advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, directly after the last entry`,
   });
 }

@@ -8,7 +8,7 @@ import type { EntryReader, LogReader } from './log-store.ts';
 import { queryLast, queryNewestSegments } from './newest.ts';
 
 /**
- * The position of the first entry that was created after a time; the position behind the log's end
+ * The position of the first entry that was created after a time; the position after the log's end
  * if there is none. The state there is that of the log at the time, to the second.
  *
  * The times of entries go back if clocks disagree or if the application gave times. It is then one
@@ -51,15 +51,15 @@ export async function positionAtTime(
       advice: 'Give a later time; archive segments before they expire to keep their entries',
     });
   }
-  const behind = last.position.entry + 1;
+  const end = last.position.entry + 1;
   const isLaterEntry = async (entry: number): Promise<boolean> => {
     const later = await isLater({ segment, entry });
     if (later !== undefined) return later;
     const advice = 'Restore the entry from a backup of the Entry table';
     throw new EntryGapError('an entry is missing', { log, segment, entry, advice });
   };
-  const entry = await firstLater({ from: 1, to: behind }, isLaterEntry);
-  return entry === behind && segment < newest.segment ? { segment: segment + 1, entry: 0 } : { segment, entry };
+  const entry = await firstLater({ from: 1, to: end }, isLaterEntry);
+  return entry === end && segment < newest.segment ? { segment: segment + 1, entry: 0 } : { segment, entry };
 }
 
 /**

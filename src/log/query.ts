@@ -204,7 +204,7 @@ type NewestSegments = readonly [Segment, ...Segment[]];
 
 /**
  * Finds the newest complete snapshot of a log in one query, or a few more if the snapshots of a
- * mapped log are behind.
+ * mapped log lag.
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot, the log
  * is in logfold's own schema, and no other program wrote where logfold writes. Such a log is

@@ -122,7 +122,7 @@ interface Rest {
   readonly most: number;
 }
 
-/** A missing item of a mapped log takes the virtual entry behind it with it. */
+/** A missing item of a mapped log takes the virtual entry after it with it. */
 const LOST_TOGETHER = 2;
 
 const CLOSED: Rest = { mayBeOpen: false, isFresh: true, most: Number.POSITIVE_INFINITY };
@@ -154,7 +154,7 @@ async function* readRest(
     if (wanted.length > 0) yield wanted;
   }
 
-  // If only the last entries of the range are missing, the range does not show the entries behind
+  // If only the last entries of the range are missing, the range does not show the entries after
   // them.
   if (next >= first - LOST_TOGETHER && first < end && last?.type !== endSegment) {
     const newest = await store.newestEntry(log, segment, { consistent: false });

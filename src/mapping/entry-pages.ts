@@ -21,7 +21,7 @@ export type LaidOutSegment = SegmentPlace & { readonly layout: SegmentLayout };
 
 /**
  * The items to read for a range of entries: those of the range, and for a virtual entry the item
- * before it. Entry 0 also exists with the item behind it.
+ * before it. Entry 0 also exists with the item after it.
  * @param range at least one entry, up to the End Segment entry
  */
 export function itemsOfRange(layout: SegmentLayout, { from, to }: Pick<SegmentRange, 'from' | 'to'>): IndexRange {
@@ -85,9 +85,9 @@ export async function* entryPages<T>(
       isFirstDue = false;
       if (isWanted) entries.push(original(mapping, item, place));
       if (isBefore) continue;
-      const behind = entry + 1;
-      if (behind >= from && behind < to && entryAt(layout, behind)?.kind !== 'item')
-        await addVirtual(behind, timeOf(mapping, item, place));
+      const next = entry + 1;
+      if (next >= from && next < to && entryAt(layout, next)?.kind !== 'item')
+        await addVirtual(next, timeOf(mapping, item, place));
     }
     if (entries.length > 0) yield entries;
   }

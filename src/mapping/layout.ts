@@ -50,7 +50,7 @@ export function itemsBefore({ first, items, snapshotEvery }: SegmentLayout, entr
   return first + Math.min(items, block * snapshotEvery + Math.max(0, inBlock - 1));
 }
 
-/** The entry with a number; undefined behind the End Segment entry. */
+/** The entry with a number; undefined after the End Segment entry. */
 export function entryAt(layout: SegmentLayout, entry: number): LaidOutEntry | undefined {
   const end = endOf(layout);
   if (entry > end) return undefined;

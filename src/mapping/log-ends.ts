@@ -24,7 +24,7 @@ export class LogEnds {
 
   /**
    * The newest entry that certainly exists because an item does: the entry of the item, or the
-   * virtual entry behind it. For an item before the two newest recorded segments it is a later
+   * virtual entry after it. For an item before the two newest recorded segments it is a later
    * entry. Takes no request if the last call for the log found the same segment, otherwise one.
    * @param index that of an item that exists
    * @returns undefined if the log is not registered

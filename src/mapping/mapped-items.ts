@@ -28,14 +28,14 @@ export interface ItemScanPart {
 /** A log that a page of a scan found. */
 export interface FoundLog {
   readonly log: LogId;
-  /** Continues the scan of the part behind the items of the log in this page. */
+  /** Continues the scan of the part after the items of the log in this page. */
   readonly after: string;
 }
 
 /** The logs that one page of a scan found, each once. A log may be in many pages. */
 export interface LogPage {
   readonly logs: readonly FoundLog[];
-  /** Continues the scan of the part behind this page. */
+  /** Continues the scan of the part after this page. */
   readonly next: string;
 }
 

@@ -50,7 +50,7 @@ export interface MappedSegmentsDeps {
 }
 
 /**
- * The segments of mapped logs: those that the Segment table records, and those behind them that
+ * The segments of mapped logs: those that the Segment table records, and those after them that
  * have begun and are not recorded yet. A segment begins when the item before its first one exists;
  * the first segment begins when it is recorded.
  *
@@ -236,7 +236,7 @@ export class MappedSegments {
     return last !== undefined && last.segment > record.segment;
   }
 
-  /** The segments behind the newest recorded one, ascending, at most the last `limit`. */
+  /** The segments after the newest recorded one, ascending, at most the last `limit`. */
   async *#inferred(last: MappedSegment, newest: IndexedItem | undefined, limit: number): AsyncGenerator<Segment> {
     const begun = Math.floor((countOf(newest) - indexAfter(last.layout)) / last.layout.items) + 1;
     for (let i = Math.max(1, begun - limit + 1); i <= begun; i++) {
@@ -334,7 +334,7 @@ function nextOf({ layout }: MappedSegment): SegmentLayout {
   return nextLayout(layout);
 }
 
-/** The layout of a segment behind the newest recorded one. */
+/** The layout of a segment after the newest recorded one. */
 function laterLayout({ segment, layout }: MappedSegment, later: number): SegmentLayout {
   return { ...layout, first: layout.first + (later - segment) * layout.items };
 }

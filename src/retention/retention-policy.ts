@@ -108,7 +108,7 @@ export function planRetention(segments: readonly Segment[], policy: RetentionPol
     if (next === undefined || !isCovered(segment, next, snapshot)) continue;
     const kept = nowMs < keptUntil(segments, i, policy);
     const kind = kept ? undefined : nextStep(segment, policy, nowMs);
-    if (kind === 'expire' && !hasItemsBehind(segment, segments.slice(i + 1, i + 3))) continue;
+    if (kind === 'expire' && !hasItemsAfter(segment, segments.slice(i + 1, i + 3))) continue;
     if (kind !== undefined) jobs.push({ kind, log: segment.log, segment: segment.segment });
   }
   return jobs;
@@ -152,10 +152,10 @@ export function isCovered({ segment }: Segment, next: Segment | undefined, newes
 /**
  * Whether entries may expire without the newest item of a mapped log, from which its application
  * may take the number of the next one. True for every other log, whose open segment has an entry.
- * @param behind the next segments
+ * @param after the next segments
  */
-function hasItemsBehind({ layout }: Segment, behind: readonly Segment[]): boolean {
-  return layout === undefined || behind.length > 1 || (behind[0]?.lastSnapshot ?? 0) > 0;
+function hasItemsAfter({ layout }: Segment, after: readonly Segment[]): boolean {
+  return layout === undefined || after.length > 1 || (after[0]?.lastSnapshot ?? 0) > 0;
 }
 
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {

@@ -9,7 +9,7 @@ import { type ImageChange, isNewerRecord } from './image-change.ts';
 import type { SourceTable } from './source-table.ts';
 
 /**
- * The entries that record a change behind the newest revision of its item. None if the log has the
+ * The entries that record a change after the newest revision of its item. None if the log has the
  * record already. If the old image is not the item that the newest revision left, records are lost:
  * a `Gap` comes before the change. The entries have the record's time, or that of the log's newest
  * revision if it is later.

@@ -7,7 +7,7 @@ export const MAX_SOURCE_KEYS = 100;
 /** One page of a scan of a source table. */
 export interface SourcePage {
   readonly items: readonly Item[];
-  /** Continues the scan of the part behind this page, see {@link ItemScanPart.after}. */
+  /** Continues the scan of the part after this page, see {@link ItemScanPart.after}. */
   readonly next: string;
 }
 

@@ -68,7 +68,7 @@ export async function untilBadEntry<T>(
       return { loaded: await load(to), badEntry };
     } catch (error) {
       const found = onBadEntry === 'stop' ? badEntryOf(error) : undefined;
-      // An entry behind the end was not loaded, so the error is about something else.
+      // An entry after the end was not loaded, so the error is about something else.
       if (found === undefined || (to !== 'end' && comparePositions(found.position, to) >= 0)) throw error;
       badEntry = found;
       to = found.position;

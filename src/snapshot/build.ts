@@ -224,7 +224,7 @@ async function buildFrom(
   });
   const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);
-  // The reducer must not have left work behind that the published state would miss.
+  // The reducer must not have left behind work that the published state would miss.
   draft.use.check();
   draft.use.finish();
   const { name, version } = deps.reducer;

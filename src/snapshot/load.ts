@@ -75,7 +75,7 @@ type LoadedUpTo = Omit<Loaded, 'badEntry'>;
  * touch.
  *
  * With `at` it starts from the nearest snapshot before the position that is still stored, and reads
- * about twice the entries behind it at most. If the fold finds that chunks of the snapshot are
+ * about twice the entries after it at most. If the fold finds that chunks of the snapshot are
  * gone, the load starts again from Last Snapshot of a segment.
  *
  * Without `at` it takes two queries, if the root is inline and the later entries fit into a page:

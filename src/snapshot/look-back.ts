@@ -25,7 +25,7 @@ export interface LookBackDeps extends SnapshotStores {
 }
 
 /**
- * Looks for a snapshot before a position if Last Snapshot of the segment is behind it. Reads
+ * Looks for a snapshot before a position if Last Snapshot of the segment is after it. Reads
  * backward in growing ranges: at most about twice the entries that the fold needs. Holds them for
  * the fold.
  */
@@ -56,7 +56,7 @@ export class LookBack {
   /**
    * Searches the newest complete snapshot of a segment at the position or before it, without those
    * that garbage collection dropped.
-   * @param segment the position's segment; its Last Snapshot is behind the position
+   * @param segment the position's segment; its Last Snapshot is after the position
    * @returns undefined if there is none, if another reducer made it, or if it cannot be reached. An
    * older snapshot then is the better base; the fold throws if it needs what cannot be read
    */

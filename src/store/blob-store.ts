@@ -21,7 +21,7 @@ export interface BlobPart {
   readonly size: number;
 }
 
-/** An unfinished upload. Its process may still be running or not. */
+/** An unfinished upload. Its process may or may not still be running. */
 export interface UploadInfo {
   /** The key of the object. */
   readonly key: string;

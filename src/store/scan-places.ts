@@ -1,7 +1,7 @@
 import * as z from 'zod';
 
 /**
- * The point at which to continue each part of a scan: at its beginning, behind the last page that
+ * The point at which to continue each part of a scan: at its beginning, after the last page that
  * was read, or not at all.
  */
 export type ScanPlaces = readonly ScanPlace[];

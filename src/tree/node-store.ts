@@ -18,8 +18,8 @@ import { NodeCache } from './node-cache.ts';
 
 export interface NodeStoreOptions {
   /**
-   * The cache, which other stores may share; an own cache by default. A check of stored chunks
-   * needs an own one, otherwise it finds chunks that only another store has.
+   * The cache, which other stores may share; a new cache by default. A check of stored chunks
+   * needs a new one, otherwise it finds chunks that only another store has.
    */
   readonly cache?: NodeCache | undefined;
   /** Approximate memory of the own cache, in bytes. */

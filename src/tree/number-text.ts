@@ -22,7 +22,7 @@ export function boundText(bound: number): string {
   return numberText(Math.min(Math.max(Math.ceil(bound), 0), TOO_LARGE));
 }
 
-/** A number in a key, and the index behind it. */
+/** A number in a key, and the index after it. */
 export interface ReadNumber {
   readonly number: number;
   readonly end: number;
@@ -36,8 +36,8 @@ export function readNumber(key: string, start: number): ReadNumber {
   return { number, end };
 }
 
-/** The number behind a prefix of a key; undefined if the key does not have the prefix. */
-export function numberBehind(prefix: string, key: Key): number | undefined {
+/** The number after a prefix of a key; undefined if the key does not have the prefix. */
+export function numberAfter(prefix: string, key: Key): number | undefined {
   if (typeof key !== 'string' || !key.startsWith(prefix) || key.length === prefix.length) return undefined;
   return readNumber(key, prefix.length).number;
 }

@@ -2,7 +2,7 @@ import { KeyInvalidError } from '../errors.ts';
 import { at, keyAt, uint32At } from './array.ts';
 import { type Key, type KeyKind, lowerBound, sortedUnique } from './key.ts';
 import type { KeySet, KeySpan } from './key-set.ts';
-import { boundText, numberBehind } from './number-text.ts';
+import { boundText, numberAfter } from './number-text.ts';
 
 /** The keys from `from` up to but not including `to`, or those of them that `every` selects. */
 export interface RangeDelete {
@@ -14,7 +14,7 @@ export interface RangeDelete {
    */
   readonly every?: { readonly period: number; readonly from: number; readonly to: number } | undefined;
   /**
-   * For string keys that continue behind this text with a number, as `numberText` writes it:
+   * For string keys that continue after this text with a number, as `numberText` writes it:
    * the range and `every` are about these numbers.
    */
   readonly after?: string | undefined;
@@ -43,7 +43,7 @@ function newGroup(range: RangeDelete): DeleteGroup {
   return range.after === undefined ? group : new NumberedGroup(range.after, group);
 }
 
-/** Range deletes of string keys by the number behind a prefix. */
+/** Range deletes of string keys by the number after a prefix. */
 class NumberedGroup implements DeleteGroup {
   readonly #prefix: string;
   readonly #numbers: RangeGroup;
@@ -58,7 +58,7 @@ class NumberedGroup implements DeleteGroup {
   }
 
   deletes(key: Key, edits: number): boolean {
-    const number = numberBehind(this.#prefix, key);
+    const number = numberAfter(this.#prefix, key);
     return number !== undefined && this.#numbers.deletes(number, edits);
   }
 
@@ -66,7 +66,7 @@ class NumberedGroup implements DeleteGroup {
     const start = lowerBound(keys, this.#prefix);
     const numbers: number[] = [];
     for (let i = start; i < keys.length; i++) {
-      const number = numberBehind(this.#prefix, keyAt(keys, i));
+      const number = numberAfter(this.#prefix, keyAt(keys, i));
       if (number === undefined) break;
       numbers.push(number);
     }
@@ -74,7 +74,7 @@ class NumberedGroup implements DeleteGroup {
   }
 
   next(key: Key): KeySpan | undefined {
-    const number = key <= this.#prefix ? 0 : numberBehind(this.#prefix, key);
+    const number = key <= this.#prefix ? 0 : numberAfter(this.#prefix, key);
     const span = number === undefined ? undefined : this.#numbers.next(number);
     if (span === undefined || Number(span.from) > Number.MAX_SAFE_INTEGER) return undefined;
     return { from: this.#prefix + boundText(Number(span.from)), to: this.#prefix + boundText(Number(span.to)) };

@@ -14,7 +14,7 @@ export interface MergedArea {
 }
 
 /**
- * Finds the merged areas of a sheet. Its XML names them behind all cells, so a reader of the cells
+ * Finds the merged areas of a sheet. Its XML names them after all cells, so a reader of the cells
  * must look for them first.
  * @param texts the XML of the sheet in pieces; can be read again
  * @throws WorkbookInvalidError if an area is none, or if there are too many

@@ -47,7 +47,7 @@ async function* compressedSlices(file: ByteSource, part: ZipPart): AsyncGenerato
   if (left > 0) throw damaged(`part '${part.name}' is incomplete`);
 }
 
-/** The bytes of a local header behind its fixed part. */
+/** The bytes of a local header after its fixed part. */
 function namesBytes(header: Uint8Array, { name }: ZipPart): number {
   const view = new DataView(header.buffer);
   if (view.getUint32(0, true) !== LOCAL_HEADER.signature) throw damaged(`part '${name}' is not at its place`);

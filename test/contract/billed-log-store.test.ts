@@ -75,7 +75,7 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
     (store) => store.putEntries([entryAt(LOG, { segment: 1, entry: 1 }, body(1500))]),
   ],
   [
-    'put an entry behind one that was not read',
+    'put an entry after one that was not read',
     (store) =>
       store.putAhead(
         { entries: [small(1, 2, 'Snapshot')] },

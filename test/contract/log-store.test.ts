@@ -293,7 +293,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.newestEntry(log, 2, CONSISTENT)).toBeUndefined();
   });
 
-  describe('a write behind entries that were not read', () => {
+  describe('a write after entries that were not read', () => {
     const after = { position: { segment: 0, entry: 0 }, number: 0 };
     const setAt = (log: LogId, entry: number, number: number | undefined): Entry =>
       entryAt(log, { segment: 0, entry }, number === undefined ? {} : { number });
@@ -340,7 +340,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       expect(await itemsOf(log)).toEqual(before);
     });
 
-    test('it is made behind entries without numbers only if none is expected', async () => {
+    test('it is made after entries without numbers only if none is expected', async () => {
       const log = await createLog(store);
       await store.putEntries([setAt(log, 1, undefined)]);
       const unnumbered = { ...unread(log, 1), after: { position: after.position } };

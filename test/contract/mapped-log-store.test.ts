@@ -434,7 +434,7 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     expect(await store.getEntry(log, { segment: 0, entry: 8 }, CONSISTENT)).toBeDefined();
   });
 
-  test('a scan finds every log in exactly one of its parts, and continues behind any page and any log', async () => {
+  test('a scan finds every log in exactly one of its parts, and continues after any page and any log', async () => {
     const logs = await Promise.all(Array.from({ length: 6 }, () => create(3)));
     const fail = (error: unknown) => {
       throw error;

@@ -113,7 +113,7 @@ describe.each([
     expect(await scanAll(table.items)).toEqual(written.map(encodeItemLine).sort());
   });
 
-  test('a part continues behind the page at which it stopped', async () => {
+  test('a part continues after the page at which it stopped', async () => {
     const written = manyItems(40);
     await table.put(written);
     const found: string[] = [];

@@ -73,13 +73,13 @@ function ownLogs(store: LogStore): StoredLogs {
         const body = { format: 'json', text: JSON.stringify('x'.repeat(bytes)) } as const;
         const entry = entryAt(log, position, { created: NOON + index, number: index + 1, body });
         await store.putEntries([entry]);
-        const behind = nextPosition(position);
-        const { kind } = laidOutAt({ first: position.segment * SIZES.items, ...SIZES }, behind.entry) ?? {};
-        if (kind === 'snapshot') await store.putEntries([marker(log, behind, 'Snapshot', index)]);
+        const following = nextPosition(position);
+        const { kind } = laidOutAt({ first: position.segment * SIZES.items, ...SIZES }, following.entry) ?? {};
+        if (kind === 'snapshot') await store.putEntries([marker(log, following, 'Snapshot', index)]);
         if (kind !== 'end segment') continue;
         const next = { segment: position.segment + 1, entry: 0 };
         await store.startSegment({
-          end: marker(log, behind, 'End Segment', index),
+          end: marker(log, following, 'End Segment', index),
           segment: segmentOf(log, next.segment),
           first: marker(log, next, 'Snapshot', index),
         });

@@ -24,8 +24,8 @@ async function outcome(bytes: Uint8Array, body: Value): Promise<string> {
 
 test('imports by each rules have the state hashes of the golden file', async () => {
   const row = `<row>${CELLS.join('')}</row>`;
-  const behind = '<!-- <mergeCell ref="A1:B1"/> -->';
-  const content = { sheets: { Data: [row] }, behind, strings: ['<t>shared</t>'], formats: ['yyyy-mm-dd hh:mm'] };
+  const after = '<!-- <mergeCell ref="A1:B1"/> -->';
+  const content = { sheets: { Data: [row] }, after, strings: ['<t>shared</t>'], formats: ['yyyy-mm-dd hh:mm'] };
   const program = (name: string) => readFile(new URL(`../support/workbooks/${name}.xlsx`, import.meta.url));
   const files: readonly (readonly [name: string, format: 'csv' | 'xlsx', bytes: Uint8Array])[] = [
     ['fields', 'csv', new TextEncoder().encode(FIELDS.join(','))],

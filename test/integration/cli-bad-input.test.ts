@@ -231,14 +231,14 @@ describe('invalid arguments', () => {
 
   test('export, diff and replay refuse a position that the log does not have', async () => {
     const log = await smallLog();
-    const [behind, beyond, compared, replayed] = await place.refusals(
+    const [after, beyond, compared, replayed] = await place.refusals(
       ['export', log, '--at', '0/5'],
       ['export', log, '--at', '1/0'],
       ['diff', log, '0/0', '0/5'],
       ['replay', log, '--at', '0/5'],
     );
     const advice: unknown = expect.stringContaining('0/4');
-    expect(behind).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
+    expect(after).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
     expect(beyond).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 1, entry: 0, advice });
     expect(compared).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
     expect(replayed).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });

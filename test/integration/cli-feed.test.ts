@@ -132,7 +132,7 @@ describe('a feed on the embedded engine', () => {
     expect(checkpoints).toEqual(checkpoints.toSorted((a, b) => a - b));
   });
 
-  test('a group continues behind what it had when a signal ended its member', async () => {
+  test('a group continues after what it had when a signal ended its member', async () => {
     const all = await printed('feed', ...FEED);
     const member = startCli(['feed', '--group', 'search', '--follow', ...FEED, ...place.words, '--json']);
     let text = '';
@@ -261,23 +261,23 @@ describe('a feed on the embedded engine', () => {
     // Another process, which does not remember the end of the log.
     await runJson(['append', log, '-', ...place.words], '{"op":"set","cells":[[7,0,"again"]]}\n');
     await place.json('work', '--until-idle', ...FEED);
-    const behind = await runCli(['sweep', ...FEED, ...place.words, '--json']);
-    expect(behind.code).toBe(1);
-    const { failures }: { failures: unknown[] } = JSON.parse(behind.stdout);
+    const late = await runCli(['sweep', ...FEED, ...place.words, '--json']);
+    expect(late.code).toBe(1);
+    const { failures }: { failures: unknown[] } = JSON.parse(late.stdout);
     expect(failures).toMatchObject([{ log, code: 'FEED_AHEAD', message: expect.stringContaining('ends at 0/2') }]);
     const { from } = await place.json('feed', '--rebuild', ...FEED);
     expect(await place.json('sweep', ...FEED)).toMatchObject({ failures: [] });
     const ofLog = (lines: readonly Line[]) => lines.filter((line) => line.log === log).map(withoutPlace);
     const entries = await printed('entries', log);
     expect(ofLog(await printed('feed', '--from', String(from), ...FEED))).toEqual(entries);
-    // A group before the entries that are gone goes on behind the restart.
+    // A group before the entries that are gone goes on after the restart.
     expect(ofLog(await printed('feed', '--group', 'search', ...FEED)).slice(-entries.length)).toEqual(entries);
   });
 
   test('the command refuses a wrong place, group or choice', async () => {
     const cases: readonly (readonly [readonly string[], string, string])[] = [
       [['--groups'], 'USAGE', '--feed-table'],
-      [[...FEED, '--from', '99999999'], 'CHECKPOINT_INVALID', '99999999 is behind the end'],
+      [[...FEED, '--from', '99999999'], 'CHECKPOINT_INVALID', '99999999 is after the end'],
       [[...FEED, '--from', 'start'], 'USAGE', "--from: 'start'"],
       [[...FEED, '--limit', '0'], 'USAGE', "--limit: '0'"],
       [[...FEED, '--group', ''], 'USAGE', 'name of a group'],
@@ -289,7 +289,7 @@ describe('a feed on the embedded engine', () => {
       [[...FEED, '--release'], 'USAGE', '--release needs --group'],
       [[...FEED, '--release', '--group', 'search', '--follow'], 'USAGE', '--release'],
       [[...FEED, '--release', '--group', 'serach'], 'USAGE', "no consumer group 'serach'"],
-      [[...FEED, '--from', String(2 ** 52 - 1)], 'CHECKPOINT_INVALID', 'is behind the end'],
+      [[...FEED, '--from', String(2 ** 52 - 1)], 'CHECKPOINT_INVALID', 'is after the end'],
     ];
     const refusals = await place.refusals(...cases.map(([words]) => ['feed', ...words]));
     for (const [i, [words, code, about]] of cases.entries()) {

@@ -184,7 +184,7 @@ describe('a log that cannot be folded', () => {
       await poison.spoil(log);
       await place.client.addSnapshot(log);
     }
-    // Last in the stream, behind all of the others.
+    // Last in the stream, after all of the others.
     healthy = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     await place.client.addSnapshot(healthy);
     first = await work();

@@ -90,7 +90,7 @@ describe('the demo', () => {
         `Folding them into ${snapshots.snapshots} snapshots of ${number(sheet.cells)} cells takes ` +
         `${dynamodb.writeUnits} write units, ${dynamodb.readUnits} read units, ` +
         `${s3.puts} PUTs, ${s3.gets} GETs and ${s3.lists} LISTs. ` +
-        `It takes one snapshot every ${SNAPSHOT_EVERY} entries, and one at the start of each of its ${entries.segments} segments.`,
+        `It takes one snapshot every ${SNAPSHOT_EVERY} entries, and one at the start of each segment, of which there are ${entries.segments}.`,
     );
     const perMillion = (dollars: number): string => `\\$${((dollars / entries.entries) * 1e6).toFixed(2)} `;
     expect(readme).toMatch(new RegExp(`entries, to append +\\| ${perMillion(result.cost.team)}`));

@@ -493,7 +493,7 @@ describe("a stack beside an application's table, whose items expire by TTL", () 
     expect(segment?.archive?.key).toMatch(/\.ndjson\.zst$/);
     const expires = segment && String(expiresAt(segment));
     const changed = await orders.differences();
-    // The segment after it stays until a snapshot lies behind the first item of the segment behind.
+    // The next segment stays until a snapshot lies after the first item of the one that follows it.
     const ofOld = changed.filter(({ log }) => log === orders.old);
     expect(ofOld.map(({ index }) => index).sort((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, i) => i));
     expect(ofOld.find(({ index }) => index === 0)?.attributes).toEqual({ expiresAt: { N: expires } });
@@ -698,7 +698,7 @@ describe("a stack with the feed beside an application's table", () => {
 const RARE = [
   // An item leaves the table while its stamp is written.
   'MaintainFunction: dynamodb:GetItem (ExpireItems)',
-  // A divide job is slower than an application, and writes behind entries that it has not read.
+  // A divide job is slower than an application, and writes after entries that it has not read.
   'SnapshotFunction: dynamodb:ConditionCheckItem (CheckEntries)',
   // The feed does with these what a log does. A rebuild of the feed replaces a flushed snapshot, an
   // epoch expires without an archive, and an epoch moves while it is flushed.

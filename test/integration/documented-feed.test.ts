@@ -98,7 +98,7 @@ async function fedLog(): Promise<LogId> {
   return made;
 }
 
-/** Runs a program of a guide, and lines behind it that use what it exports. @returns its output */
+/** Runs a program of a guide, and lines after it that use what it exports. @returns its output */
 async function runProgram(name: string, program: string, use: string): Promise<string> {
   const path = join(await temporaryDirectory(), name);
   await writeFile(path, `${program.replace("'logfold/aws'", `'${ENTRY}'`)}\n${use}`);

@@ -200,7 +200,7 @@ describe('the feed on the engine', () => {
     expect(await byLog(await read())).toEqual(written);
   });
 
-  test('goes on behind its archived epochs, for writers and for a reader in the middle', {
+  test('goes on after its archived epochs, for writers and for a reader in the middle', {
     tags: ['I10'],
   }, async () => {
     const writer = newWriter();

@@ -105,7 +105,7 @@ class History {
     expect({ rows: await readRows(draft), bad: badEntry?.position }).toEqual({ rows: this.#rows, bad: this.#firstBad });
   }
 
-  /** Segments and snapshots may be impossible, for example behind a bad entry. */
+  /** Segments and snapshots may be impossible, for example after a bad entry. */
   async #refusable(run: () => Promise<unknown>): Promise<void> {
     try {
       await run();
@@ -162,7 +162,7 @@ class History {
   }
 }
 
-test('documents that stop show the plain fold of the entries before the first bad one, and append nothing behind it', async () => {
+test('documents that stop show the plain fold of the entries before the first bad one, and append nothing after it', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40, size: 'max' }), async (steps) => {
       const history = new History(await LiveLog.create());

@@ -174,7 +174,7 @@ test('after a sweep no log has more than its policy allows since its newest Snap
       const tail = open.slice(open.findLastIndex(isSnapshot) + 1);
       expect(tail.length).toBeLessThan(off(snapshotEveryEntries));
       expect(tail.reduce((sum, item) => sum + itemBytes(item), 0)).toBeLessThan(off(snapshotEveryBytes));
-      // A segment does not end directly behind a Snapshot entry.
+      // A segment does not end directly after a Snapshot entry.
       if (tail.length > 0) expect(open.length - 1).toBeLessThan(off(segmentEveryEntries));
       // Only the application may append two Snapshot entries in a row.
       const all = segments.flat().filter((item) => item.T?.S !== RESERVED_TYPES.endSegment);

@@ -18,7 +18,7 @@ const steps = fc.array(fc.option(fc.constantFrom<LogStep[]>('snapshot', 'segment
 });
 const pairs = fc.array(fc.tuple(fc.nat(), fc.nat()), { minLength: 3, maxLength: 3 });
 
-/** Appends entries, each followed by a step. Returns the positions before and behind them. */
+/** Appends entries, each followed by a step. Returns the positions before and after them. */
 async function play(
   log: HistoryLog,
   entries: readonly Parameters<HistoryLog['append']>[0][],

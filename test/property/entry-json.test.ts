@@ -215,7 +215,7 @@ describe('entries', () => {
     );
   });
 
-  test('leave the reader behind their item, whatever its form', () => {
+  test('leave the reader after their item, whatever its form', () => {
     const common = jsonOf(encodeEntry(entryAt(LOG, { segment: 0, entry: 1 })));
     const other = jsonOf({ ...encodeEntry(entryAt(LOG, { segment: 0, entry: 2 })), B: { M: { a: { N: '1' } } } });
     const json = readerOf(`[${common},${other},${common}]`);

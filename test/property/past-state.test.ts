@@ -144,7 +144,7 @@ class Past {
   }
 }
 
-/** Each position of the log with the time of its entry, and the position behind the end. */
+/** Each position of the log with the time of its entry, and the position after the end. */
 async function placesOf(sheet: SheetLog): Promise<{ readonly position: Position; readonly created: number }[]> {
   const places: { position: Position; created: number }[] = [];
   for await (const { segment } of sheet.tables.segments(sheet.log)) {

@@ -79,8 +79,8 @@ test('a sheet shows of each merged area the first cell, for slices of any size',
         return `<row r="${row + 1}">${cells.join('')}</row>`;
       });
       const tags = merged.map(({ first, last }) => `<mergeCell ref="${cellReference(first)}:${cellReference(last)}"/>`);
-      const behind = merged.length === 0 ? '' : `<mergeCells>${tags.join('')}</mergeCells>`;
-      const bytes = await xlsxBytes({ sheets: { Data: xml }, behind }, { level: isPacked ? 9 : 0 });
+      const after = merged.length === 0 ? '' : `<mergeCells>${tags.join('')}</mergeCells>`;
+      const bytes = await xlsxBytes({ sheets: { Data: xml }, after }, { level: isPacked ? 9 : 0 });
       const shown = rows.map((row) => [
         row,
         ...columns.filter((column) => isShown(row, column)).map((column) => [column, String(row)]),

@@ -146,7 +146,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'starved-division',
-    fault: 'a divide job writes only directly behind the entry that it read last',
+    fault: 'a divide job writes only directly after the entry that it read last',
     edits: [
       {
         file: 'workers/divide/divide-log.ts',
@@ -179,8 +179,8 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'segment-behind-snapshot',
-    fault: 'a segment starts directly behind a Snapshot entry, with another one of the same state',
+    name: 'segment-after-snapshot',
+    fault: 'a segment starts directly after a Snapshot entry, with another one of the same state',
     test: 'test/property/division.test.ts',
     edits: [{ file: 'log/division-policy.ts', from: '  if (newest === snapshot) return false;\n', to: '' }],
   },
@@ -739,7 +739,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'fork-forgets-tail',
-    fault: 'a document that forks at a newer snapshot forgets the entries behind it',
+    fault: 'a document that forks at a newer snapshot forgets the entries after it',
     test: 'test/property/document.test.ts',
     edits: [
       {
@@ -763,7 +763,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'stopped-document-appends',
-    fault: 'a document that has stopped at a bad entry appends behind it',
+    fault: 'a document that has stopped at a bad entry appends after it',
     test: 'test/property/bad-entry.test.ts',
     edits: [
       {
@@ -787,7 +787,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'pending-not-folded-again',
-    fault: "a pending entry is not folded again if it came behind others' entries",
+    fault: "a pending entry is not folded again if it came after others' entries",
     test: 'test/property/document.test.ts',
     edits: [
       {
@@ -888,7 +888,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'snapshot-entry-not-counted',
-    fault: 'the positions of items do not count the Snapshot entry behind a full block',
+    fault: 'the positions of items do not count the Snapshot entry after a full block',
     edits: [
       {
         file: 'mapping/layout.ts',
@@ -1008,7 +1008,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'mapped-end-too-early',
-    fault: 'the feed leaves out the Snapshot entry behind the last item of a full block',
+    fault: 'the feed leaves out the Snapshot entry after the last item of a full block',
     test: 'test/unit/log-ends.test.ts',
     edits: [
       {
@@ -1037,7 +1037,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'end-at-snapshot-missed',
-    fault: 'a sweep does not feed a log without an entry behind Last Snapshot',
+    fault: 'a sweep does not feed a log without an entry after Last Snapshot',
     test: 'test/unit/feed-sweep.test.ts',
     edits: [
       {
@@ -1061,14 +1061,14 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'checkpoint-before-item',
-    fault: 'a consumer group saves the checkpoint behind an item before its consumer has done the item',
+    fault: 'a consumer group saves the checkpoint after an item before its consumer has done the item',
     test: 'test/simulation/feed.test.ts',
     project: 'sources',
     edits: [
       {
         file: 'client/feed.ts',
-        from: '        yield read.items;\n        await member.done(read.behind, { isBatch: size !== undefined });\n',
-        to: '        await member.done(read.behind, { isBatch: size !== undefined });\n        yield read.items;\n',
+        from: '        yield read.items;\n        await member.done(read.after, { isBatch: size !== undefined });\n',
+        to: '        await member.done(read.after, { isBatch: size !== undefined });\n        yield read.items;\n',
       },
     ],
   },
@@ -1102,18 +1102,18 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'remembered-ends',
     fault: 'a feed that begins again keeps the positions that it had',
     test: 'test/unit/feed-writer.test.ts',
-    edits: [{ file: 'feed/feed-reducer.ts', from: "      logs.deleteRange({ from: '', to: BEHIND_ALL });\n", to: '' }],
+    edits: [{ file: 'feed/feed-reducer.ts', from: "      logs.deleteRange({ from: '', to: AFTER_ALL });\n", to: '' }],
   },
   {
     name: 'checkpoint-of-later-span',
-    fault: 'an item has the checkpoint behind its entry of the feed although items of the entry follow',
+    fault: 'an item has the checkpoint after its entry of the feed although items of the entry follow',
     test: 'test/simulation/feed.test.ts',
     project: 'sources',
     edits: [
       {
         file: 'client/feed-reader.ts',
-        from: 'index === spans.length - 1 ? checkpointOf(behind)',
-        to: 'index === 0 ? checkpointOf(behind)',
+        from: 'index === spans.length - 1 ? checkpointOf(next)',
+        to: 'index === 0 ? checkpointOf(next)',
       },
     ],
   },
@@ -1240,13 +1240,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'reader-stuck-before-restart',
-    fault: 'a reader of the feed does not look for a restart behind an entry that is gone',
+    fault: 'a reader of the feed does not look for a restart after an entry that is gone',
     test: 'test/simulation/feed.test.ts',
     project: 'sources',
     edits: [
       {
         file: 'client/feed.ts',
-        from: 'isMissing(error) ? await this.#reader.restartBehind(reached) : undefined',
+        from: 'isMissing(error) ? await this.#reader.restartAfter(reached) : undefined',
         to: 'undefined',
       },
     ],
@@ -1404,7 +1404,7 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'gap-behind-newer-revision',
+    name: 'gap-after-newer-revision',
     fault: 'a comparison records a gap although the item has got a revision meanwhile',
     test: 'test/unit/compare-table.test.ts',
     edits: [
@@ -1540,7 +1540,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'compared-up-to-archive',
-    fault: 'an archive is not compared with entries of the table behind its end',
+    fault: 'an archive is not compared with entries of the table after its end',
     test: 'test/unit/archive-worker.test.ts',
     edits: [
       {

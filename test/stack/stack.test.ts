@@ -190,7 +190,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
         MessageBody: 'hello',
       }),
     );
-    // The job of the log waits behind the foreign message.
+    // The job of the log waits for the foreign message.
     await lastSnapshot(log, 0, 0);
     await eventually(async () => (await waiting()).DeadSnapshotJobsUrl === 1);
     const QueueUrl = output('DeadSnapshotJobsUrl');

@@ -61,7 +61,7 @@ export class HistoryLog {
     } else if (step === 'archive') {
       if (this.#archived < this.#segment) await this.#archive(this.#archived++);
     } else {
-      // A segment starts behind a complete snapshot.
+      // A segment starts after a complete snapshot.
       if (step === 'segment') await sheet.completed({ reducer });
       this.#snapshot = step === 'snapshot' ? await sheet.snapshot() : await sheet.segment();
       this.#segment = this.#snapshot.segment;

@@ -5,12 +5,12 @@ import { crc32, createDeflateRaw } from 'node:zlib';
 export interface ZipFile {
   readonly name: string;
   readonly content: Iterable<string>;
-  /** General purpose flags, besides the one for sizes behind the content. */
+  /** General purpose flags, besides the one for sizes after the content. */
   readonly flags?: number;
 }
 
 const utf8 = new TextEncoder();
-const SIZES_BEHIND_FLAG = 8;
+const DATA_DESCRIPTOR_FLAG = 8;
 const DEFLATED = 8;
 
 /** Writes little-endian fields, each with its number of bytes. */
@@ -33,7 +33,7 @@ export async function* zipArchive(files: readonly ZipFile[], { level = 9 } = {})
     const nameBytes = utf8.encode(name);
     const common = [
       [20, 2],
-      [flags | SIZES_BEHIND_FLAG, 2],
+      [flags | DATA_DESCRIPTOR_FLAG, 2],
       [DEFLATED, 2],
       [0, 4],
     ] as const;
@@ -81,8 +81,8 @@ export async function* zipArchive(files: readonly ZipFile[], { level = 9 } = {})
 export interface XlsxContent {
   /** For each sheet, what its `<sheetData>` has: rows, in pieces. */
   readonly sheets: Readonly<Record<string, Iterable<string>>>;
-  /** XML behind the cells of the first sheet. */
-  readonly behind?: string;
+  /** XML after the cells of the first sheet. */
+  readonly after?: string;
   /** Shared strings: each the content of an `<si>`. */
   readonly strings?: Iterable<string>;
   /** The number format of each style but the first. */
@@ -95,7 +95,7 @@ const MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 const RELATIONSHIPS = 'http://schemas.openxmlformats.org/officeDocument/2006/relationships';
 
 /** The files of a workbook. The shared strings follow the sheets, as in files of Excel. */
-export function xlsxFiles({ sheets, behind = '', strings = [], formats = [], date1904 }: XlsxContent): ZipFile[] {
+export function xlsxFiles({ sheets, after = '', strings = [], formats = [], date1904 }: XlsxContent): ZipFile[] {
   const names = Object.keys(sheets);
   const ids = names.map((_, i) => `rId${i + 1}`);
   const link = (id: string, type: string, target: string) =>
@@ -132,7 +132,7 @@ export function xlsxFiles({ sheets, behind = '', strings = [], formats = [], dat
       content: around(
         `${DECLARATION}<worksheet ${MAIN}><sheetData>`,
         rows,
-        `</sheetData>${i === 0 ? behind : ''}</worksheet>`,
+        `</sheetData>${i === 0 ? after : ''}</worksheet>`,
       ),
     })),
     {

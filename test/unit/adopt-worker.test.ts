@@ -87,7 +87,7 @@ describe('adoptLogs', () => {
     expect(await new Table().adopt({}, { register })).toMatchObject({ logs: ALL_LOGS, registered: 4 });
   });
 
-  test('ends behind the current logs when it is stopped, and continues there', async () => {
+  test('ends after the current logs when it is stopped, and continues there', async () => {
     const table = new Table();
     const stop = new AbortController();
     const register = (log: LogId): Promise<number> => {

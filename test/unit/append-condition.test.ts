@@ -81,14 +81,14 @@ describe('an append after an entry', () => {
   });
 
   test('it fails after an entry of the application, wherever that entry lies', async () => {
-    for (const before of ['entry', 'snapshot', 'segment'] as const) {
-      for (const behind of ['entry', 'snapshot', 'segment'] as const) {
+    for (const first of ['entry', 'snapshot', 'segment'] as const) {
+      for (const last of ['entry', 'snapshot', 'segment'] as const) {
         for (const cold of [false, true]) {
           const { store, requests, other, log, newSegment, add } = await openLog();
           const step = { entry: () => other.addEntry(log, set(7)), snapshot: () => other.addSnapshot(log) };
-          await { ...step, segment: newSegment }[before]();
+          await { ...step, segment: newSegment }[first]();
           await step.entry();
-          await { ...step, segment: newSegment }[behind]();
+          await { ...step, segment: newSegment }[last]();
           const [{ segment } = { segment: 0 }] = await store.newestSegments(log, 1);
           const newest = (await store.newestEntry(log, segment))?.position;
           const after = at(0, 0);
@@ -98,7 +98,7 @@ describe('an append after an entry', () => {
           expect(refused).toMatchObject({ newest, log });
           expect(JSON.parse(JSON.stringify(refused)).newest).toEqual(newest);
           expect((await store.newestEntry(log, segment))?.position).toEqual(newest);
-          if (behind === 'entry' && before === 'entry' && !cold) {
+          if (last === 'entry' && first === 'entry' && !cold) {
             expect(requests).toEqual(['putEntries', 'newestEntry']);
           }
         }

@@ -94,7 +94,7 @@ describe('a frame with the right hash', () => {
     ['no key', OTHER, '{"Item":{}}\n'],
     ['no line end', COUNT, LINE],
     ['a line end in its middle', COUNT, `${LINE.replace(',', ',\n')}\n`],
-    ['an empty line behind it', COUNT, `${LINE}\n\n`],
+    ['an empty line after it', COUNT, `${LINE}\n\n`],
     ['a byte that UTF-8 does not have', NO_TEXT, bytes(withAttribute('{"S":"\xff"}'))],
     ['half a character', NO_TEXT, bytes(withAttribute('{"S":"\xe2\x82"}'))],
     ['a surrogate in UTF-8', NO_TEXT, bytes(withAttribute('{"S":"\xed\xa0\x80"}'))],
@@ -123,7 +123,7 @@ describe('a frame with the right hash', () => {
     ['an escaped pair of surrogates', { S: '😀' }, '{"S":"\\ud83d\\ude00"}'],
     ['the same type twice', { N: '2' }, '{"N":"1","N":"2"}'],
     ['the same key twice', { M: { a: { N: '2' } } }, '{"M":{"a":{"N":"1"},"a":{"N":"2"}}}'],
-    ['bits behind the last byte of Base64', { B: Uint8Array.of(0) }, '{"B":"AB=="}'],
+    ['bits after the last byte of Base64', { B: Uint8Array.of(0) }, '{"B":"AB=="}'],
     ['an empty set', { SS: [] }, '{"SS":[]}'],
   ])('is read if a line of another program has %s', async (_, attribute, json) => {
     const items = [FIRST, { ...SECOND, x: attribute }, THIRD];

@@ -59,7 +59,7 @@ async function badLog(): Promise<LiveLog> {
   const live = await LiveLog.create();
   await live.sheet.edit(set(0, 0, 'before'));
   await live.sheet.append(BAD);
-  await live.sheet.edit(set(0, 0, 'behind'));
+  await live.sheet.edit(set(0, 0, 'after'));
   return live;
 }
 
@@ -121,7 +121,7 @@ describe('a document with a bad entry', () => {
     expect(document.badEntry?.position).toEqual({ segment: 0, entry: 1 });
   });
 
-  test('takes two requests to refresh, however much is behind the bad entry', async () => {
+  test('takes two requests to refresh, however many entries follow the bad one', async () => {
     const live = await badLog();
     const document = await live.open(STOP);
     await live.sheet.edit(...Array.from({ length: 50 }, (_, i) => set(i, 0, 'x')));
@@ -171,12 +171,12 @@ describe('a document with a bad entry', () => {
     await put(live.sheet, { segment: 0, entry: 2 }, GOOD);
     expect(await document.refresh()).toBe(true);
     expect(document.badEntry).toBeUndefined();
-    expect(await rowsOf(document)).toEqual([['behind'], ['mended']]);
+    expect(await rowsOf(document)).toEqual([['after'], ['mended']]);
     await document.append(entryOf(set(2, 0, 'more')));
-    expect(await rowsOf(document)).toEqual([['behind'], ['mended'], ['more']]);
+    expect(await rowsOf(document)).toEqual([['after'], ['mended'], ['more']]);
   });
 
-  test('goes on when its reducer has made a snapshot behind the entry', async () => {
+  test('goes on when its reducer has made a snapshot after the entry', async () => {
     const live = await badLog();
     const document = await live.open(STOP);
     const position = await live.sheet.completed({ reducer: CORRECTED });
@@ -186,10 +186,10 @@ describe('a document with a bad entry', () => {
       badEntry: undefined,
       snapshot: position,
     });
-    expect(await rowsOf(document)).toEqual([['behind'], ['newer']]);
+    expect(await rowsOf(document)).toEqual([['after'], ['newer']]);
   });
 
-  test('stays before the entry if another reducer has made a snapshot behind it', async () => {
+  test('stays before the entry if another reducer has made a snapshot after it', async () => {
     const live = await badLog();
     const document = await live.open(STOP);
     await live.sheet.completed({ reducer: { ...CORRECTED, version: 2 } });
@@ -247,7 +247,7 @@ describe('a document with a bad entry', () => {
 });
 
 describe('a loaded state with a bad entry', () => {
-  test('is that before the entry, up to a position behind it or at the end', async () => {
+  test('is that before the entry, up to a position after it or at the end', async () => {
     const { sheet } = await badLog();
     for (const at of [undefined, { segment: 0, entry: 3 }, { segment: 0, entry: 4 }]) {
       const { draft, end, badEntry } = await loadState(sheet.deps, sheet.log, { at, ...STOP });

@@ -439,7 +439,7 @@ test('a log at rest costs a request for each node, and a few that do not depend 
     lists: 7 + 1,
     deletes: 1,
   });
-  // Whether there is a segment behind; entries of the one that is in the table, and the last
+  // Whether there is a segment after; entries of the one that is in the table, and the last
   // snapshot of the archived one.
   expect(requests).toEqual(['newestSegments', 'segments', 'newestEntry', 'getEntry', 'items']);
   await expectWhole(sheet);

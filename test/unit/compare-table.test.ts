@@ -109,7 +109,7 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     expect(await changesOf(table, 'ann', 1)).toEqual(['1 Gap lost', '2 Put second']);
   });
 
-  test('an item that changes behind the scan and then changes back is no gap', async () => {
+  test('an item that changes after the scan and then changes back is no gap', async () => {
     const table = new RevisedTable({ per });
     table.put(ownedItem('ann', 1));
     await table.deliver();

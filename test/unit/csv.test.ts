@@ -68,7 +68,7 @@ test('typed values are numbers, booleans and dates, unless a text would lose a d
 
 test.each([
   ['a quote that nothing closes', 'a\nb\n"c\nd\n', 'row 3: a quote is not closed'],
-  ['text behind a closing quote', 'a\n"b"c\n', 'row 2: text follows a closing quote'],
+  ['text after a closing quote', 'a\n"b"c\n', 'row 2: text follows a closing quote'],
   ['bytes that are not UTF-8', new Uint8Array([0x61, 0x0a, 0xff, 0x0a]), 'not UTF-8'],
   ['a file that ends inside a character', utf8('Ł').subarray(0, 1), 'not UTF-8'],
   ['binary data', new Uint8Array([1, 2, 0, 3]), 'binary data'],

@@ -152,7 +152,7 @@ describe('a divide job', () => {
     expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
   });
 
-  test('keeps the distance of the policy if each Snapshot entry lies behind the entry that asked', async () => {
+  test('keeps the distance of the policy if each Snapshot entry lies after the entry that asked', async () => {
     const sheets = new Sheets();
     const log = await sheets.atRest();
     for (let appended = 0; appended < 38; appended++) {
@@ -202,7 +202,7 @@ describe('a divide job', () => {
     expect([await sheets.types(log, 0), await sheets.types(log, 1)]).toEqual(['S.....E', 'S']);
   });
 
-  test("appends nothing behind the application's own Snapshot entry", async () => {
+  test("appends nothing after the application's own Snapshot entry", async () => {
     const sheets = new Sheets();
     const log = await sheets.atRest();
     await sheets.append(log, 5);
@@ -218,7 +218,7 @@ describe('a divide job', () => {
     expect(await sheets.types(log)).toBe('S.....S');
   });
 
-  test('appends behind the entries that arrive in the meantime', async () => {
+  test('appends after the entries that arrive in the meantime', async () => {
     const sheets = new Sheets();
     const log = await sheets.atRest();
     await sheets.append(log, 5);
@@ -305,7 +305,7 @@ describe('a divide job', () => {
     },
   );
 
-  test("appends nothing behind the application's own Snapshot entry, even if it has not read that entry", async () => {
+  test("appends nothing after the application's own Snapshot entry, even if it has not read that entry", async () => {
     const sheets = new Sheets();
     const log = await sheets.atRest();
     const busy = new BusyLog(sheets, log, { perRequest: () => 2, snapshotAt: 3 });

@@ -105,7 +105,7 @@ describe('a Snapshot entry is due', () => {
     expect(isDue({ snapshotEveryMinutes: 10 }, { newest: 3, oldest: 1_000 }, 1_600)).toBe(true);
   });
 
-  test('never directly behind another Snapshot entry', () => {
+  test('never directly after another Snapshot entry', () => {
     const settings = { snapshotEveryEntries: 1, snapshotEveryMinutes: 1 };
     expect(isDue(settings, { snapshot: 7, newest: 7, oldest: 0 }, 1e9)).toBe(false);
   });
@@ -122,7 +122,7 @@ describe('a segment is due', () => {
     expect(isDue({ segmentEveryBytes: 1_000 }, { newest: 2, segmentBytes: 1_000 })).toBe(true);
   });
 
-  test('not directly behind a Snapshot entry, which would stand for the same state', () => {
+  test('not directly after a Snapshot entry, which would stand for the same state', () => {
     expect(isDue({ segmentEveryEntries: 30 }, { snapshot: 40, newest: 40 })).toBe(false);
   });
 });

@@ -8,15 +8,15 @@ import { set } from '../support/sheet-log.ts';
 
 const diffOf = (document: Document, before: Moment, after?: Moment) => Array.fromAsync(document.diff(before, after));
 
-/** The position behind an entry. */
-const behind = ({ segment, entry }: Position): Position => ({ segment, entry: entry + 1 });
+/** The position after an entry. */
+const positionAfter = ({ segment, entry }: Position): Position => ({ segment, entry: entry + 1 });
 
 describe('the differences between two moments of a document', () => {
   test('they are rows and columns that moved, and cells with their positions before and after', async () => {
     const live = await LiveLog.create();
     const cells = ['city', 'Denver', 'Austin', 'Boston'].map((city, row) => set(row, 0, city));
-    const before = behind(await live.sheet.edit(...cells));
-    const after = behind(
+    const before = positionAfter(await live.sheet.edit(...cells));
+    const after = positionAfter(
       await live.sheet.edit(
         { type: 'Insert Rows', position: 1, count: 2 },
         set(1, 0, 'Chicago'),
@@ -53,7 +53,7 @@ describe('the differences between two moments of a document', () => {
 
   test('a row that was deleted and inserted again has moved, without its cells', async () => {
     const live = await LiveLog.create();
-    const before = behind(await live.sheet.edit(...['A', 'B', 'C', 'D'].map((text, row) => set(row, 0, text))));
+    const before = positionAfter(await live.sheet.edit(...['A', 'B', 'C', 'D'].map((text, row) => set(row, 0, text))));
     await live.sheet.edit(
       { type: 'Delete Rows', position: 0, count: 1 },
       { type: 'Insert Rows', position: 2, count: 1 },
@@ -98,10 +98,10 @@ describe('the differences between two moments of a document', () => {
       const objects = live.requests.filter((name) => name === 'get').length;
       return { changes: changes.length, objects, queries: live.requests.length - objects };
     };
-    const snapshots = [behind(await sheet.covered())];
+    const snapshots = [positionAfter(await sheet.covered())];
     for (const edits of [1, 10, 20]) {
       for (let i = 0; i < edits; i++) await sheet.edit(set(Math.floor((1_000 / edits) * i), 7, `changed ${edits}`));
-      snapshots.push(behind(await sheet.covered()));
+      snapshots.push(positionAfter(await sheet.covered()));
     }
     // The sheet has more chunks than any of the differences.
     expect((await sheet.keys()).length).toBeGreaterThan(35);

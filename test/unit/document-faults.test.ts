@@ -226,7 +226,7 @@ test('a mutation is sent until no other client is faster', async () => {
   expect(await rowsOf(document)).toEqual([['theirs 40'], ['ours']]);
 });
 
-test('an entry that was rejected behind the entries of others is not appended later', async () => {
+test('an entry that was rejected after the entries of others is not appended later', async () => {
   const live = await LiveLog.create();
   const document = await live.open({ reducer: READING });
   await live.sheet.edit(set(0, 0, 'full'));

@@ -129,7 +129,7 @@ describe('append', () => {
     expect((await appended(document, cell(3, 0, 'Salem'))).firstNumber).toBe(4);
   });
 
-  test('it comes behind the entries that others appended', async () => {
+  test('it comes after the entries that others appended', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
     await live.sheet.edit(set(0, 0, 'theirs'), set(1, 0, 'theirs'));
@@ -138,7 +138,7 @@ describe('append', () => {
     expect(await rowsOf(document)).toEqual([['theirs'], ['ours']]);
   });
 
-  test('it comes behind a segment that another client started', async () => {
+  test('it comes after a segment that another client started', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
     await live.sheet.edit(set(0, 0, 'theirs'));
@@ -502,7 +502,7 @@ describe('a newer snapshot', () => {
   });
 });
 
-test('a value with an own chunk stays readable when the state moves to a newer snapshot', async () => {
+test('a value with its own chunk stays readable when the state moves to a newer snapshot', async () => {
   const live = await LiveLog.create();
   const document = await live.open();
   const long = 'x'.repeat(300_000);
@@ -547,7 +547,7 @@ describe('mutate', () => {
     expect(await rowsOf(await live.open())).toEqual([['a'], ['b'], ['c']]);
   });
 
-  test('a pending entry is folded behind the entries of others', async () => {
+  test('a pending entry is folded after the entries of others', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
     await live.sheet.edit({ type: 'Insert Rows', position: 0, count: 1 }, set(0, 0, 'theirs'));

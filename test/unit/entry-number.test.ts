@@ -129,8 +129,8 @@ describe('the position of a number', () => {
         }
         const last = all.at(-1);
         if (last === undefined) throw new Error('a log has entries');
-        const behind = await positionOfNumber(source, log, (last.number ?? 0) + 1);
-        expect(behind).toEqual(at(last.position.segment, last.position.entry + 1));
+        const next = await positionOfNumber(source, log, (last.number ?? 0) + 1);
+        expect(next).toEqual(at(last.position.segment, last.position.entry + 1));
       }),
       { numRuns: propertyRuns(60) },
     );

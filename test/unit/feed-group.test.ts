@@ -36,7 +36,7 @@ function countSaves({ groups }: FedLogs): { count: number } {
 }
 
 describe('a consumer group', () => {
-  test('remembers what it has done, and continues behind it', async () => {
+  test('remembers what it has done, and continues after it', async () => {
     const { fed, log } = await fedLog(3);
     expect(await consumed(fed)).toEqual([0, 1, 2]);
     expect(await consumed(fed)).toEqual([]);
@@ -71,7 +71,7 @@ describe('a consumer group', () => {
     expect(entriesOf(await Array.fromAsync(fed.logs.feed.consume('search', { from: 0 })))).toEqual([3]);
   });
 
-  test('is not created at a checkpoint behind the end of the feed, which it could never leave', async () => {
+  test('is not created at a checkpoint after the end of the feed, which it could never leave', async () => {
     const { fed } = await fedLog(2);
     const begin = (from: number) => Array.fromAsync(fed.logs.feed.consume('search', { from }));
     await expect(begin(4)).rejects.toMatchObject({ code: 'CHECKPOINT_INVALID' });

@@ -94,7 +94,7 @@ describe('the store of a deployment with a feed', () => {
     expect(requests.feed).not.toContain('allSegments');
   });
 
-  test('continues a list behind any of its segments', async () => {
+  test('continues a list after any of its segments', async () => {
     const { store } = await threeSegmentsEach();
     const listed = await Array.fromAsync(store.allSegments({ index: 0, of: 1 }));
     for (const [i, { log, segment }] of listed.entries()) {

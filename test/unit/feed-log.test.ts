@@ -28,7 +28,7 @@ describe('a checkpoint', () => {
     expect(checkpoints.map(positionOfCheckpoint)).toEqual(positions);
   });
 
-  test('continues with the next epoch behind the last number of an epoch', () => {
+  test('continues with the next epoch after the last number of an epoch', () => {
     for (const entry of [2 ** 20, 2 ** 20 + 1, 2 ** 32 - 1]) {
       expect(positionOfCheckpoint(checkpointOf(at(3, entry)))).toEqual(at(4, 0));
     }
@@ -134,7 +134,7 @@ describe('the reducer of the feed', () => {
     await expect(feedReducer.validate?.(entryOf(appendsEntry(twice), at(0, 2)), draft)).rejects.toThrow(/up to 1\/0/);
   });
 
-  test('refuses an entry behind the last number of an epoch', { tags: ['I10'] }, async () => {
+  test('refuses an entry after the last number of an epoch', { tags: ['I10'] }, async () => {
     const draft = await folded();
     const isValid = async (given: NewEntry, entry: number) =>
       feedReducer.validate?.(entryOf(given, at(5, entry)), draft);

@@ -30,7 +30,7 @@ async function endsOf({ sheets, deps }: FedSheets, options: SweepOptions = {}): 
 }
 
 describe('a sweep with a feed', () => {
-  test('finds the newest entry of each log, in front of, at and behind Last Snapshot', async () => {
+  test('finds the newest entry of each log before, at and after Last Snapshot', async () => {
     const fed = new FedSheets();
     const { sheets } = fed;
     const pending = await sheets.client.createLog();

@@ -54,7 +54,7 @@ describe('the feed writer', () => {
     );
   });
 
-  test('sends nothing for ends that the feed has, and answers where the feed ends and what it has behind them', async () => {
+  test('sends nothing for ends that the feed has, and answers where the feed ends and what it has after them', async () => {
     const { live, writer } = await openFeed();
     const one = writer();
     const { checkpoint } = await one.add([end(1, 0, 3), end(2, 0, 1)]);

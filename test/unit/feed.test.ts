@@ -79,10 +79,10 @@ describe('reading the feed', () => {
     await fed.append(a, 1);
     await fed.feed(a);
     const rest = itemTexts(await Array.fromAsync(feed.read({ from: 3 })), [a, b]);
-    const behind = checkpointOf({ segment: 1, entry: 2 });
+    const end = checkpointOf({ segment: 1, entry: 2 });
     const during = checkpointOf({ segment: 1, entry: 1 });
-    expect(rest).toEqual([`a 0/4 ${during}`, `a 0/5 ${during}`, `a 1/0 ${during}`, `a 1/1 ${behind}`]);
-    expect(await feed.end()).toBe(behind);
+    expect(rest).toEqual([`a 0/4 ${during}`, `a 0/5 ${during}`, `a 1/0 ${during}`, `a 1/1 ${end}`]);
+    expect(await feed.end()).toBe(end);
     expect(await Array.fromAsync(feed.read({ from: 4 }))).toHaveLength(4);
   });
 
@@ -130,7 +130,7 @@ describe('reading the feed', () => {
     expect(await feed.groups()).toMatchObject([{ name: 'late', lagSeconds: 7 }]);
   });
 
-  test('needs nothing of an expired segment behind whose last entry a span begins', async () => {
+  test('needs nothing of an expired segment if a span begins after its last entry', async () => {
     const fed = new FedLogs();
     const log = await fed.create();
     await fed.snapshot(log);
@@ -169,7 +169,7 @@ describe('reading the feed', () => {
     expect(await Array.fromAsync(feed.read())).toHaveLength(1);
   });
 
-  test('refuses a checkpoint behind the end, and what is no checkpoint', async () => {
+  test('refuses a checkpoint after the end, and what is no checkpoint', async () => {
     const { fed, feed } = await twoLogs();
     const [next, later] = [4, checkpointOf({ segment: 1, entry: 0 })];
     const highest = 2 ** 52 - 1;
@@ -251,7 +251,7 @@ describe('reading the feed', () => {
     expect(fed.clock.waits).toBe(0);
   });
 
-  test('continues behind a restart if the entries before it are gone', async () => {
+  test('continues after a restart if the entries before it are gone', async () => {
     const { fed, a, b, feed } = await twoLogs();
     // The tables went back to a time before these entries.
     await fed.writer.add([{ log: a, position: { segment: 0, entry: 9 } }]);
@@ -270,7 +270,7 @@ describe('reading the feed', () => {
     for (let i = 0; i < 6; i++) rest.push((await waits.next()).value ?? expect.unreachable());
     expect(texts(rest)).toEqual(all);
     await waits.return(undefined);
-    // Behind the restart, a gap is an error again.
+    // After the restart, a gap is an error again.
     await fed.writer.add([{ log: b, position: { segment: 0, entry: 9 } }]);
     await expect(Array.fromAsync(feed.read())).rejects.toMatchObject({ code: 'ENTRY_GAP' });
   });
@@ -290,7 +290,7 @@ describe('reading the feed', () => {
     expect(items).toHaveLength(2 * before.length);
   });
 
-  test('a reader before a restart continues behind it when the feed has a snapshot there', async () => {
+  test('a reader before a restart continues after it when the feed has a snapshot there', async () => {
     const { fed, feed, a, b } = await twoLogs();
     const restart = await fed.writer.restart();
     await fed.feed(a);

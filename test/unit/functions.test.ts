@@ -257,11 +257,11 @@ describe('a function that runs jobs', () => {
 
   test('it returns the failed message and all after it, and no more', async () => {
     const deployment = await Deployment.create();
-    const [good, missing, behind] = [START, { segment: 0, entry: 99 }, START].map(
+    const [good, missing, next] = [START, { segment: 0, entry: 99 }, START].map(
       (position): Job => ({ kind: 'snapshot', log: LOG, position }),
     );
-    if (good === undefined || missing === undefined || behind === undefined) throw new Error('unreachable');
-    for (const [i, job] of [good, missing, behind].entries()) await deployment.send(job, String(i));
+    if (good === undefined || missing === undefined || next === undefined) throw new Error('unreachable');
+    for (const [i, job] of [good, missing, next].entries()) await deployment.send(job, String(i));
     const messages = await deployment.queues.snapshot.receive({ max: 10, visibilityMs: 0 });
     const answer = await deployment.deliver('snapshot', { max: 10 });
     const failures = messages.slice(1).map(({ id }) => ({ itemIdentifier: id }));
@@ -270,7 +270,7 @@ describe('a function that runs jobs', () => {
       { kind: 'job', job: good },
       { kind: 'failed', job: missing, error: { code: 'ENTRY_NOT_FOUND' } },
     ]);
-    // The second delivery: it waits longer each time; what is behind it is not to blame.
+    // The second delivery: it waits longer each time; the next job is not to blame.
     expect(deployment.waits).toEqual([120_000, 0]);
   });
 

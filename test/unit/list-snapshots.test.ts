@@ -61,6 +61,6 @@ test('the newest snapshot of a long log takes few entries', async () => {
   const store = new ArchivedLogStore(tables, { blobs: sheet.blobs, platform: nativePlatform });
   const newest = await listSnapshots({ ...sheet.deps, store }, sheet.log).next();
   expect(newest.value).toMatchObject({ position, status: 'complete' });
-  // Two look for entries behind the newest; a walk over all 500 entries would take more than three.
+  // Two look for entries after the newest; a walk over all 500 entries would take more than three.
   expect(ranges).toBe(3);
 });

@@ -467,7 +467,7 @@ describe('addEntry after a given entry', () => {
     expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2), number: 2 });
   });
 
-  test('it queries consistently if its memory or a stale read is behind', async () => {
+  test('it queries consistently if its memory or a read is stale', async () => {
     const store = new StaleStore();
     const { client } = testLogClient({ store });
     const log = await client.createLog();

@@ -35,7 +35,7 @@ describe('the end of a mapped log', () => {
     expect(await logs.store.endAt(log, 12)).toEqual({ segment: 1, entry: 4 });
   });
 
-  test('takes one request for a segment, and none for the items behind it', async () => {
+  test('takes one request for a segment, and none for the items after it', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(5);
     await logs.append(log, 15);
@@ -50,7 +50,7 @@ describe('the end of a mapped log', () => {
     expect(requests).toHaveLength(3);
   });
 
-  test('for an old item is an entry that exists, at or behind the item', async () => {
+  test('for an old item is an entry that exists, at or after the item', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(35);
     const ends = new LogEnds(logs.books);

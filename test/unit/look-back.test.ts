@@ -79,7 +79,7 @@ async function twoSegments() {
 }
 
 describe('the state at a position', () => {
-  test('it starts from the nearest snapshot, and reads about twice the entries behind it', async () => {
+  test('it starts from the nearest snapshot, and reads about twice the entries after it', async () => {
     const every = 300;
     const sheet = await counting(1500, every);
     for (const entry of [0, 1, 250, 300, 301, 599, 600, 664, 899, 1190, 1199, 1200, 1400]) {

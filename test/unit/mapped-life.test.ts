@@ -262,7 +262,7 @@ describe('a mapped log in a pipeline', () => {
     await life.stateHash(log);
   });
 
-  test('it opens while its snapshots are segments behind, and while it has none', async () => {
+  test('it opens while its snapshots lag by segments, and while it has none', async () => {
     const life = new MappedLife();
     const log = await life.create(12);
     expect((await tailStart(life.reader, log)).snapshot).toBeUndefined();

@@ -121,7 +121,7 @@ describe('a mapped log', () => {
     expect(await store.getSegment(log, 3, CONSISTENT)).toBeUndefined();
   });
 
-  test('a body that cannot be read fails its own segment only, not the one that begins behind it', async () => {
+  test('a body that cannot be read fails its own segment only, not the one that begins after it', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(9);
     logs.items.insert(orderItem(log, 9, { payload: { N: '1e999' } }));

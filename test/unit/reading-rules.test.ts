@@ -7,9 +7,9 @@ import { xlsxBytes } from '../support/xlsx.ts';
 const FORMATS = ['yyyy-mm-dd hh:mm'];
 
 /** The values in the cells of a row with this XML. */
-async function readRow(cells: string, options: Partial<WorkbookReading>, behind = ''): Promise<Value[]> {
+async function readRow(cells: string, options: Partial<WorkbookReading>, after = ''): Promise<Value[]> {
   const rows = [`<row r="1">${cells}</row>`];
-  const bytes = await xlsxBytes({ sheets: { Data: rows }, formats: FORMATS, behind, strings: ['<t>shared</t>'] });
+  const bytes = await xlsxBytes({ sheets: { Data: rows }, formats: FORMATS, after, strings: ['<t>shared</t>'] });
   const [[, ...row] = [0]] = await readRows(slicesOf(bytes), { format: 'xlsx', ...options });
   return row.map(([, value]) => value);
 }
@@ -97,23 +97,23 @@ describe('text that looks like a merged area', () => {
     ['character data', `<x><![CDATA[${area}]]></x>`],
     ['an instruction', `<?x ${area} ?>`],
     ['an element elsewhere', `<extLst><mergeCells>${area}</mergeCells></extLst>`],
-  ])('%s hides no cell, but does by the first rules', async (_, behind) => {
-    expect(await readRow(cells, {}, behind)).toEqual(['1', '2']);
-    expect(await readRow(cells, { rules: 1 }, behind)).toEqual(['1']);
+  ])('%s hides no cell, but does by the first rules', async (_, after) => {
+    expect(await readRow(cells, {}, after)).toEqual(['1', '2']);
+    expect(await readRow(cells, { rules: 1 }, after)).toEqual(['1']);
   });
 
   test('an area hides cells, for slices of any size', async () => {
-    const behind = `<x:mergeCells xmlns:x="urn:x"><x:mergeCell\n ref = 'A1:B1' /></x:mergeCells>`;
+    const after = `<x:mergeCells xmlns:x="urn:x"><x:mergeCell\n ref = 'A1:B1' /></x:mergeCells>`;
     const sheets = { Data: [`<row>${cells}</row>`] };
-    const bytes = await xlsxBytes({ sheets, behind });
+    const bytes = await xlsxBytes({ sheets, after });
     for (const size of [1, 7, 64, 1000]) {
       expect(await readRows(slicesOf(bytes, size), { format: 'xlsx' })).toEqual([[0, [0, '1']]]);
     }
   });
 
   test.each(['B1:A1', 'A1:', 'A1:B1:C1', 'x'])('an area %s is an error', async (ref) => {
-    const behind = `<mergeCells><mergeCell ref="${ref}"/></mergeCells>`;
-    await expect(readRow(cells, {}, behind)).rejects.toThrow(`merges the cells ${ref}`);
+    const after = `<mergeCells><mergeCell ref="${ref}"/></mergeCells>`;
+    await expect(readRow(cells, {}, after)).rejects.toThrow(`merges the cells ${ref}`);
   });
 });
 

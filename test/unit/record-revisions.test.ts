@@ -144,7 +144,7 @@ describe('recording changes', () => {
     expect(await story(table)).toEqual(['1 Gap green ann 2', '2 Put blue ann 2']);
   });
 
-  test('goes on behind a gap that a comparison found, and not back in time', async () => {
+  test('goes on after a gap that a comparison found, and not back in time', async () => {
     const table = threeColors();
     await record(table, [0]);
     await table.recorder().use(table.logOf(BOLT), async (document) => {
@@ -216,7 +216,7 @@ describe('after a failure', { tags: ['I11'] }, () => {
   const failing = (table: StreamedTable, intercept: Interceptor): LogStore =>
     interceptLogStore(table.deployment.tables, intercept);
 
-  test('the changes behind it in the same log wait, and those of other logs are recorded', async () => {
+  test('the changes after it in the same log wait, and those of other logs are recorded', async () => {
     const table = threeColors();
     table.put(part('white', 'bob', NUT));
     const refused = table.logOf(BOLT);

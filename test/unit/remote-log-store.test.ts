@@ -267,7 +267,7 @@ describe('a log store behind a server', () => {
     expect(await entriesInTable()).toHaveLength(1);
   });
 
-  test('an entry behind the end of its segment is refused, and the error names the newest entry', async () => {
+  test('an entry after the end of its segment is refused, and the error names the newest entry', async () => {
     await tables.startSegment({
       end: { ...snapshotEntry(), type: 'End Segment', position: FIRST },
       segment: { log, segment: 1, created: NOON },

@@ -261,13 +261,13 @@ describe('a replay from a snapshot', () => {
     const { sheet, snapshots } = await longLog();
     const newest = snapshots.at(-1);
     if (newest === undefined) throw new Error('the log has no snapshots');
-    const behind = await sheet.edit(set(0, 0, 'behind'));
+    const after = await sheet.edit(set(0, 0, 'after'));
     const from = (position: Position, at?: Position, deps: Deps = {}) =>
       replay({ ...sheet.deps, ...deps, scratch: new MemoryChunks() }, sheet.log, { from: position, at });
     const refusal = (reason: RegExp) => ({ code: 'USAGE', message: expect.stringMatching(reason) });
     await expect(from({ segment: 0, entry: 1 })).rejects.toMatchObject(refusal(/there is no stored snapshot/));
     await expect(from(newest)).rejects.toMatchObject(refusal(/does not lie before/));
-    await expect(from(newest, behind)).rejects.toMatchObject(refusal(/would compare this snapshot with itself/));
+    await expect(from(newest, after)).rejects.toMatchObject(refusal(/would compare this snapshot with itself/));
     await sheet.completed({ reducer: versionedSheet(2) });
     await expect(from(newest, undefined, { reducer: versionedSheet(2) })).rejects.toMatchObject(
       refusal(/made by reducer spreadsheet 1/),

@@ -216,12 +216,12 @@ describe('a segment cannot be restored', () => {
 
   test('a restore refuses an entry after the end of the archive', async () => {
     const { sheet, items } = await expiredSheet(() => true);
-    const behind: Item = { ...items[3], N: { N: String(ENTRIES) } };
-    await sheet.tables.putItems([behind]);
+    const following: Item = { ...items[3], N: { N: String(ENTRIES) } };
+    await sheet.tables.putItems([following]);
     const restoring = restore(sheet);
     await expect(restoring).rejects.toThrow(ArchiveDiffersError);
     await expect(restoring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: ENTRIES });
-    expect(await sheet.items()).toEqual([...items, behind]);
+    expect(await sheet.items()).toEqual([...items, following]);
     await expect(restore(sheet, { dryRun: true })).rejects.toThrow(ArchiveDiffersError);
   });
 

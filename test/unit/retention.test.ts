@@ -360,7 +360,7 @@ describe('isCovered', () => {
     { name: 'no next segment', next: undefined, newest: undefined },
     { name: 'a next segment without a snapshot', next: segment(4, pending), newest: { segment: 6, entry: 0 } },
     { name: 'a mapped log without a later snapshot', next: segment(4, { ...LAYOUT, ...pending }), newest: undefined },
-    { name: 'an own snapshot', next: segment(4, { ...LAYOUT, ...pending }), newest: { segment: 3, entry: 9 } },
+    { name: 'its own snapshot', next: segment(4, { ...LAYOUT, ...pending }), newest: { segment: 3, entry: 9 } },
     { name: 'a later segment than the next', next: segment(5), newest: undefined },
     { name: 'itself', next: segment(3), newest: undefined },
   ])('a segment is not covered: $name', ({ next, newest }) => {

@@ -157,7 +157,7 @@ describe('a sweep finds a pending snapshot', () => {
     expect((await sheets.sweep()).sent).toEqual([snapshotJob(log, positions[2] ?? START)]);
   });
 
-  test('it finds one whose root was written when the process died, so that Last Snapshot is behind', {
+  test('it finds one whose root was written when the process died, so that Last Snapshot is too old', {
     tags: ['I5'],
   }, async () => {
     const sheets = new SheetLogs();
@@ -802,8 +802,8 @@ describe('the cost of a sweep over logs at rest', () => {
       expect(itemBytes(encodeSegment(segment))).toBe(17 + 3 + 7 + 3);
     }
     // No entry follows the last snapshot, so the query is empty and costs the minimum.
-    const behind = await Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 1, to: 1e9 }));
-    expect(behind).toEqual([]);
+    const following = await Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 1, to: 1e9 }));
+    expect(following).toEqual([]);
   });
 });
 

@@ -41,7 +41,7 @@ test('a tail drops old entries if no snapshot completes', async () => {
   expect(tail.entries).toBeUndefined();
 });
 
-test('a tail without its entry moves onto a snapshot, and reads the entries behind it again', () => {
+test('a tail without its entry moves onto a snapshot, and reads the entries after it again', () => {
   const tail = tailOf(40_000);
   expect(tail.fork(completed(3_000))).toBe(true);
   expect(tail.base?.position).toEqual(at(3_000));

@@ -43,7 +43,7 @@ describe('a reducer that validates new entries', () => {
     expect(await live.sheet.items()).toHaveLength(1);
   });
 
-  test('each entry of an append is validated behind the entries before it', async () => {
+  test('each entry of an append is validated after the entries before it', async () => {
     const live = await LiveLog.create();
     const document = await live.open({ reducer: account });
     await expect(document.append([balance(1), balance(2), balance(2)])).rejects.toMatchObject({
@@ -57,7 +57,7 @@ describe('a reducer that validates new entries', () => {
     expect(await collectionsOf(document.state).scalar('balance')).toBe(1);
   });
 
-  test('an entry is validated again behind the entries of others', async () => {
+  test('an entry is validated again after the entries of others', async () => {
     const live = await LiveLog.create();
     const [document, other] = [await live.open({ reducer: account }), await live.open({ reducer: account })];
     await other.append(balance(5));

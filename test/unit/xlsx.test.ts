@@ -128,8 +128,8 @@ test('rows and cells may have gaps, and need no references', async () => {
 test('a merged area has only its cell at the top left', async () => {
   const row = (r: number) =>
     `<row r="${r}">${['A', 'B', 'C', 'D'].map((c) => `<c r="${c}${r}"><v>${r}</v></c>`).join('')}</row>`;
-  const behind = '<mergeCells count="2"><mergeCell ref="B1:C2"/><mergeCell ref="A2:A3"/></mergeCells>';
-  expect(await read([1, 2, 3].map(row).join(''), { behind })).toEqual([
+  const after = '<mergeCells count="2"><mergeCell ref="B1:C2"/><mergeCell ref="A2:A3"/></mergeCells>';
+  expect(await read([1, 2, 3].map(row).join(''), { after })).toEqual([
     [0, [0, '1'], [1, '1'], [3, '1']],
     [1, [0, '2'], [3, '2']],
     [2, [1, '3'], [2, '3'], [3, '3']],

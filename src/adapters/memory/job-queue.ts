@@ -18,7 +18,7 @@ export interface MemoryJobQueueOptions {
 
 /** Numbers of messages, by state. */
 export interface QueueStats {
-  /** Visible, perhaps behind others of their group. */
+  /** Visible, but perhaps not the first of their group. */
   readonly waiting: number;
   /** Delivered and not yet visible again. */
   readonly inFlight: number;

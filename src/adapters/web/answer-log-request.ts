@@ -89,7 +89,7 @@ type ReadRequest = Exclude<Request, { op: 'putEntries' }>;
  * Runs a request of a page's `RemoteLogStore` on the server. Both request and answer are JSON. The
  * answer may be an error, which the page throws.
  *
- * A page can only append entries behind the newest entry of the log. They cannot name objects of
+ * A page can only append entries after the newest entry of the log. They cannot name objects of
  * the bucket, carry roots or an expiry, or end a segment. Their types, ids, times, mutations,
  * metadata and bodies have the limits of every writer, and no body is larger than 16 KiB.
  * @throws any error that is not for the page, for example that AWS refuses the credentials: log it,

@@ -7,11 +7,11 @@ import { SETTINGS_FILE, type Settings } from '../settings.ts';
 const HELP = `
 The script completes commands, options and the names of logs in ${SETTINGS_FILE}. Load it when your shell starts:
   bash   echo 'source <(logfold completion bash)' >> ~/.bashrc
-  zsh    echo 'source <(logfold completion zsh)' >> ~/.zshrc, behind compinit
+  zsh    echo 'source <(logfold completion zsh)' >> ~/.zshrc, after compinit
   fish   logfold completion fish > ~/.config/fish/completions/logfold.fish
 
 The script runs logfold, so the command must be on your PATH: 'npm install --global' puts it there, npx does not.
-If words follow, behind --, the command prints what may stand in the place of the last one. The scripts do so.`;
+If words follow --, the command prints what may stand in the place of the last one. The scripts do so.`;
 
 /** @param settings reads the settings file, if there is one */
 export function completionCommand(settings: () => Settings | undefined) {

@@ -123,7 +123,7 @@ function placeOf(environment: Environment, log: LogId, from: From): Promise<Excl
 
 /** The position of the first entry at or after a time. A position stays as it is. */
 function positionOf({ deps }: Environment, log: LogId, place: Position | Date): Promise<Position> {
-  // The position of a moment is behind the entries of its second.
+  // The position of a moment is after the entries of its second.
   const before = place instanceof Date ? new Date(Math.ceil(place.getTime() / 1000) * 1000 - 1) : place;
   return positionOfMoment(deps, log, before);
 }

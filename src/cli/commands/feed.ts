@@ -14,7 +14,7 @@ import { type Output, writePart } from '../output.ts';
 import { untilInterrupted } from '../signals.ts';
 
 const HELP = `
-Each line has the checkpoint to continue at behind this entry, the log, and the entry as 'logfold entries' prints it.
+Each line has the checkpoint that continues after the entry, the log, and the entry as 'logfold entries' prints it.
 With --json, each entry is one JSON object in a line.
 
 A group remembers how far it is: run the same command again, and it continues. One member of a group works at a time;
@@ -96,7 +96,7 @@ interface Printing {
   readonly follow: boolean;
 }
 
-/** @returns the checkpoint behind the last printed entry; undefined if there was none */
+/** @returns the checkpoint after the last printed entry; undefined if there was none */
 async function print(
   batches: AsyncIterable<readonly FeedItem[]>,
   { types, output, follow }: Printing,
@@ -200,9 +200,9 @@ async function listGroups(feed: Feed, output: Output): Promise<void> {
   });
   const width = Math.max(0, ...groups.map(({ name }) => printable(name).length));
   const lines = groups.map(({ name, checkpoint, saved, lagSeconds, lease }) => {
-    const behind = lagSeconds === 0 ? 'has everything' : `is ${formatDuration(lagSeconds)} behind`;
+    const lag = lagSeconds === 0 ? 'has everything' : `is ${formatDuration(lagSeconds)} behind`;
     const member = lease === undefined ? '' : `, a member has the lease until ${formatDate(lease.until / 1000)}`;
-    return `${printable(name).padEnd(width)}  ${checkpoint}, saved ${formatDate(saved)}, ${behind}${member}`;
+    return `${printable(name).padEnd(width)}  ${checkpoint}, saved ${formatDate(saved)}, ${lag}${member}`;
   });
   const document = groups.map(({ name, checkpoint, saved, lagSeconds, lease }) => {
     return { name, checkpoint, saved, lagSeconds, leaseUntil: lease?.until ?? null };

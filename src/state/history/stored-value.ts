@@ -1,7 +1,7 @@
 import type { Value } from '../../codec/value.ts';
 
 /**
- * Stands for a removal in a record. The same text as a value, with any number of pads behind it, is
+ * Stands for a removal in a record. The same text as a value, with any number of pads after it, is
  * stored with one more {@link PAD}, so that it differs.
  */
 const REMOVED = '\0logfold:removed';

@@ -19,7 +19,7 @@ interface Piece {
 
 /**
  * Neighbours that keep their order and are more than this share of an axis were never inserted or
- * deleted. Ids behind them are unused.
+ * deleted. Ids after them are unused.
  */
 const UNMOVED_SHARE = 1 / 16;
 

@@ -31,8 +31,8 @@ export interface CellChange {
  * So three steps make the second sheet from the first: empty every cell with a `before`, move the
  * rows and columns, then set every cell with an `after`.
  *
- * Deleted rows and columns stay behind all others, at the end of the sheet. So insertions and
- * deletions in its last sixteenth are not noticed: behind row 4,026,531,840 or column 983,040.
+ * Deleted rows and columns stay after all others, at the end of the sheet. So insertions and
+ * deletions in its last sixteenth are not noticed: after row 4,026,531,840 or column 983,040.
  *
  * Requests and time grow with the chunks in which the sheets differ. If cells differ, they also
  * grow with the places at which rows or columns were ever inserted or deleted.

@@ -32,11 +32,11 @@ export interface AdoptOptions {
   /** Names the table and its mapping, so that a note of another table does not count. */
   readonly source: string;
   /**
-   * Epoch milliseconds; none by default. Then each part ends behind its current log, because a page
+   * Epoch milliseconds; none by default. Then each part ends after its current log, because a page
    * may have thousands.
    */
   readonly deadline?: number | undefined;
-  /** Aborted when the scan should end, each part behind its current log. */
+  /** Aborted when the scan should end, each part after its current log. */
   readonly stop?: AbortSignal;
 }
 

@@ -33,7 +33,7 @@ import type { Stopped } from '../snapshot/stop-guard.ts';
  */
 const ATTEMPTS = 20;
 /**
- * The most entries behind which a job writes without having read them. A partition of DynamoDB
+ * The most unread entries after which a job writes. A partition of DynamoDB
  * takes 1,000 writes per second, so more rarely arrive within the milliseconds of a request.
  */
 const MAX_UNREAD = 8;
@@ -76,11 +76,11 @@ export type DivideResult =
 
 /**
  * Appends the Snapshot entry or starts the segment that is due. It counts exactly what the log has,
- * and writes directly behind the newest entry. So it changes nothing if nothing is due: a
+ * and writes directly after the newest entry. So it changes nothing if nothing is due: a
  * duplicate, a late job, or a job after the application's own Snapshot entry.
  *
  * If an application is faster, the job counts only the entries that came since, and tries again. It
- * then also tries behind entries that are still to come, so that an application which appends
+ * then also tries after entries that are still to come, so that an application which appends
  * between each two of its requests does not starve it.
  *
  * The entry has the present time. In a log of revisions, whose entries have the times of a stream's
@@ -157,7 +157,7 @@ function dueEntry(
 }
 
 /**
- * Writes what is due directly behind the newest entry, or behind so many more entries of the
+ * Writes what is due directly after the newest entry, or after so many more entries of the
  * application.
  * @param place `id` is that of the Snapshot entry or of the End Segment entry
  * @returns the position of the Snapshot entry

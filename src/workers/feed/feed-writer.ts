@@ -30,7 +30,7 @@ export interface Fed {
   readonly entries: readonly Position[];
   /** The end of the feed, as far as this writer knows it. Undefined if no end was given. */
   readonly checkpoint: number | undefined;
-  /** The logs of which the feed has entries behind the given end, up to this position. */
+  /** The logs of which the feed has entries after the given end, up to this position. */
   readonly ahead: readonly LogEnd[];
 }
 
@@ -50,7 +50,7 @@ const ATTEMPTS = { attempts: 30, baseMs: 10, capMs: 500 };
 const REFRESH_EVERY = 20;
 
 /**
- * Appends to the feed. Each entry is one conditional write directly behind the last one, so any
+ * Appends to the feed. Each entry is one conditional write directly after the last one, so any
  * number of writers may run: the feed has every entry of a log once, in order and without a gap. A
  * writer keeps the feed open; share one within a process.
  */

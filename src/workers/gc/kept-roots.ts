@@ -124,8 +124,8 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
  */
 async function requireAllSegments(deps: KeptRootsDeps, log: LogId, segments: readonly Segment[]): Promise<void> {
   requireDense(log, segments);
-  const behind = await deps.store.newestEntry(log, segments.length, { consistent: true });
-  if (behind !== undefined) await requireKnown(deps.store, log, segments, segments.length);
+  const following = await deps.store.newestEntry(log, segments.length, { consistent: true });
+  if (following !== undefined) await requireKnown(deps.store, log, segments, segments.length);
   for await (const { key } of deps.blobs.list(archivePrefix(log))) {
     const parsed = parseKey(key);
     if (parsed?.kind === 'archive') await requireKnown(deps.store, log, segments, parsed.segment);

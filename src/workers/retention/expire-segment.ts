@@ -21,7 +21,7 @@ import {
   type NotRetained,
   notRetained,
   requireCovered,
-  requireItemsBehind,
+  requireItemsAfter,
   requireSegment,
 } from './segment-state.ts';
 
@@ -95,7 +95,7 @@ export async function expireSegment(
       advice: `Run 'logfold archive LOG ${number}' first; nothing was changed`,
     });
   }
-  await requireItemsBehind(deps.tables, segment);
+  await requireItemsAfter(deps.tables, segment);
   const expiring = await announce(deps, segment, policy, options);
   const expires = expiring.expiry.at;
   if (policy.expire === 'delete' && deps.now() < expires * 1000)
@@ -116,8 +116,8 @@ export async function expireSegment(
     deps.onEntries?.(reached);
     if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, expiring, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
-    // Does not stop directly behind the end, since a continuation could not tell that further
-    // entries are behind it.
+    // Does not stop directly after the end, since a continuation could not tell that further
+    // entries are after it.
     const atEnd = lastType === deps.types.endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
       return { outcome: 'progress', segment: number, reached, expires };
@@ -186,7 +186,7 @@ async function checkPage(
   if (archive !== undefined) return compareWithArchive(archive, page, { segment, types });
   const end = [lastType, ...page.map(({ T }) => T?.S)].indexOf(types.endSegment);
   if (end === -1 || end === page.length) return;
-  throw new ArchiveDiffersError('the segment has an entry behind its End Segment entry', {
+  throw new ArchiveDiffersError('the segment has an entry after its End Segment entry', {
     log: segment.log,
     segment: segment.segment,
     entry: Number(page[end]?.N?.N),

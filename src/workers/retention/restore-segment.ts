@@ -87,7 +87,7 @@ export async function restoreSegment(
     entries += page.length;
     deps.onEntries?.(entries);
   }
-  if (!isMissing) await requireNothingBehind(into, place, entries);
+  if (!isMissing) await requireNothingAfter(into, place, entries);
   if (!dryRun) await stillExpires(into, place);
   return { segment: place.segment, entries, restored, unexpired };
 }
@@ -153,7 +153,7 @@ async function putItems(
   }
 }
 
-async function requireNothingBehind(into: RestoreTarget, place: SegmentPlace, entries: number): Promise<void> {
+async function requireNothingAfter(into: RestoreTarget, place: SegmentPlace, entries: number): Promise<void> {
   const rest = { segment: place.segment, from: entries, to: MAX_NUMBER + 1 };
   for await (const [item] of into.items(place.log, rest, { consistent: true })) {
     if (item !== undefined) throw differs(place, Number(item.N?.N));

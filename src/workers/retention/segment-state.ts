@@ -89,9 +89,9 @@ async function newestOfMapped(
 
 /**
  * Requires that the newest item of a mapped log stays in the table when a segment expires.
- * @throws SegmentStateError if no item is behind the segment
+ * @throws SegmentStateError if no item is after the segment
  */
-export async function requireItemsBehind(tables: TableReader, segment: Segment): Promise<void> {
+export async function requireItemsAfter(tables: TableReader, segment: Segment): Promise<void> {
   const { log, segment: number, layout } = segment;
   if (layout === undefined) return;
   const [newest] = await queryNewestSegments(tables, log, { consistent: true });

@@ -57,7 +57,7 @@ export interface VerifiedPiece {
 /** Entry numbers of a segment to read. */
 export interface PageRange {
   readonly from?: number;
-  /** By default all following entries, even behind the segment's end. */
+  /** By default all following entries, even after the segment's end. */
   readonly to?: number | undefined;
   /**
    * The number of written entries; absent while entries are written. If it is present, a general

@@ -72,7 +72,7 @@ interface Waiting {
   readonly count: number;
   /** Epoch milliseconds. */
   readonly dueMs: number;
-  /** The place behind them. */
+  /** The place after them. */
   next: string;
 }
 
@@ -81,7 +81,7 @@ interface Waiting {
  * revision, then each item that exists by its revisions with the table. A difference may be a
  * change on its way, so the item is read again later, consistently: after `settleSeconds`, or by a
  * run that begins 25 hours after the first look. If neither the item nor its newest revision has
- * changed by then, the item becomes a `Gap` revision, directly behind the revision that was
+ * changed by then, the item becomes a `Gap` revision, directly after the revision that was
  * compared, with the time of the first look. If the item has changed, the record of that change
  * shows the gap. Times are those of the source table's service, because the clock of this machine
  * may be wrong.
@@ -193,7 +193,7 @@ class CompareRun {
     const { now, onPage } = this.#deps;
     const waiting: Waiting[] = [];
     let count = 0;
-    // The place moves on only behind differences that were looked at again.
+    // The place moves on only after differences that were looked at again.
     const settleOldest = async (): Promise<boolean> => {
       const [oldest] = waiting;
       if (oldest === undefined || !(await this.#settle(oldest))) return false;

@@ -123,7 +123,7 @@ async function stateAtTime(
 }
 
 /**
- * The position of the first revision after a second; the position behind the last entry if there is
+ * The position of the first revision after a second; the position after the last entry if there is
  * none. The times of revisions never go back, but those of Snapshot entries are later: a revision
  * has the time of its change, and waits in the stream.
  */

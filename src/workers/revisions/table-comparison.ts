@@ -56,7 +56,7 @@ export interface DifferingLog {
 /** The differences in a page of the source table, or of the logs. */
 export interface ComparedPage {
   readonly logs: readonly DifferingLog[];
-  /** Continues the part behind this page. */
+  /** Continues the part after this page. */
   readonly next: string;
 }
 
@@ -102,9 +102,9 @@ export class TableComparison {
   /** Compares the items that exist by the revisions in a part of the logs with the source table. */
   async *logPages({ index, of, after }: ItemScanPart): AsyncGenerator<ComparedPage> {
     const { tables } = this.#deps;
-    const behind = after === undefined ? undefined : { log: textLogId(after), segment: START.segment };
+    const start = after === undefined ? undefined : { log: textLogId(after), segment: START.segment };
     async function* found(): AsyncGenerator<LogId> {
-      for await (const { log, segment } of tables.allSegments({ index, of, after: behind })) {
+      for await (const { log, segment } of tables.allSegments({ index, of, after: start })) {
         if (segment === START.segment && log !== FEED_LOG) yield log;
       }
     }
@@ -205,7 +205,7 @@ export class TableComparison {
   }
 
   /**
-   * Reads differing items again, consistently. The revision may be of a change behind the scan. An
+   * Reads differing items again, consistently. The revision may be newer than the scan. An
    * item that then changes back would look as if it had differed for the whole wait. An item
    * without revisions needs no second read: every record of it is still missing.
    */

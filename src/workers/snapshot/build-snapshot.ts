@@ -38,8 +38,8 @@ export interface SnapshotDeps extends BuildDeps {
   readonly tables: SnapshotPublisher;
   /**
    * Keeps nodes between snapshot jobs of any logs, so that the next snapshot of a log fetches none
-   * that an earlier job of this process read or wrote. By default each job has an own cache. Checks
-   * of stored chunks never use it.
+   * that an earlier job of this process read or wrote. By default each job has its own cache.
+   * Checks of stored chunks never use it.
    */
   readonly keptNodes?: NodeCache | undefined;
   /** Epoch milliseconds. */

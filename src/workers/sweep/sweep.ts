@@ -55,7 +55,7 @@ export interface SweepDeps {
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /**
    * Called for each log with its newest entry that is not young, for the feed. Not called for the
-   * feed itself. With it, the query of a log begins at Last Snapshot and not behind it. If the
+   * feed itself. With it, the query of a log begins at Last Snapshot and not after it. If the
    * newest segment has only young entries, it takes another query for the end of the one before.
    * The sweep awaits it.
    */

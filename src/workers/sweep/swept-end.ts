@@ -14,7 +14,7 @@ export interface FoundEnd {
 
 /**
  * Finds the newest entry that a sweep feeds, from items in order: the one before the first young
- * entry. The stream feeds that one and those behind it.
+ * entry. The stream feeds that one and those after it.
  */
 export class SweptEnd {
   readonly #youth: Youth;

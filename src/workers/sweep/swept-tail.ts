@@ -106,7 +106,7 @@ export class SweptTail {
     const settled = this.#settled.tail;
     const withoutMinutes = { ...division, snapshotEvery: { ...snapshotEvery, minutes: undefined } };
     const onlyMinutes = { ...division, snapshotEvery: { minutes: snapshotEvery.minutes } };
-    // A segment starts only behind one with a complete snapshot.
+    // A segment starts only after one with a complete snapshot.
     const endsSegment = this.#segment.lastSnapshot !== undefined && isSegmentDue(division, settled);
     return (
       endsSegment || isSnapshotDue(withoutMinutes, settled, now) || isSnapshotDue(onlyMinutes, this.#all.tail, now)

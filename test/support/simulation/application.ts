@@ -56,7 +56,7 @@ export function fillBlock(world: World, tables: MappedTables, log: LogId, more: 
   for (let left = more; left > 0; left--) putNext(world, tables, log);
 }
 
-/** Puts an item behind the newest one without faults. */
+/** Puts an item after the newest one without faults. */
 export function putNext(world: World, tables: MappedTables, log: LogId): void {
   const edit: SheetEdit = { type: 'Insert Rows', position: 0, count: 1 };
   put(tables, { log, index: tables.application.newestIndex(log) + 1, item: newItem(world, edit) });
@@ -71,7 +71,7 @@ export function correctItem(world: World, { application, schema }: MappedTables,
   return application.correct(log, index, applicationItem(schema, log, index, item));
 }
 
-/** Puts an item behind the newest one, on the condition that no other process did. */
+/** Puts an item after the newest one, on the condition that no other process did. */
 async function insert(
   world: World,
   { process }: Ports,

@@ -186,9 +186,9 @@ async function addAfter(
     if (!(error instanceof EntryExistsError)) throw error;
     const { newest } = error;
     if (newest === undefined) throw new Error(`a conflict in ${name} does not name the newest entry`, { cause: error });
-    const behind = { segment: newest.segment, entry: newest.entry + 1 };
+    const next = { segment: newest.segment, entry: newest.entry + 1 };
     // Entries of an older segment may be gone.
-    if (newest.segment === after.segment && isHealthy(world, log) && !followed(behind)) {
+    if (newest.segment === after.segment && isHealthy(world, log) && !followed(next)) {
       throw new Error(`only Snapshot and End Segment entries follow in ${name}, and an append was refused`);
     }
     world.trace(`${world.scheduler.now()} conflict after ${formatPosition(after)}`);

@@ -120,7 +120,7 @@ class DocumentHistory {
           const isBefore = (places[j] ?? -1) >= 0 && (places[j] ?? -1) < (places[i] ?? -1);
           return j > i && mutatedBy !== undefined && each.mutatedBy === mutatedBy && isBefore;
         });
-        if (later !== -1) throw new Error(`entry ${entry.created} of ${plan.name} comes behind a later one`);
+        if (later !== -1) throw new Error(`entry ${entry.created} of ${plan.name} comes after a later one`);
       }
     }
   }

@@ -41,7 +41,7 @@ export class FeedConsumer {
       try {
         await this.#read(ports, isOver);
       } catch (error) {
-        // Entries that are gone come again behind the next restart.
+        // Entries that are gone come again after the next restart.
         const isGone = error instanceof EntryGapError && (isAhead || this.#world.isAhead);
         if (!passes(error) && !(error instanceof FeedGroupBusyError) && !isGone) throw error;
       }

@@ -453,7 +453,7 @@ class FeedHistory {
       assert.equal(next.get(log) ?? 0, length, `the entries of ${log} in the feed`);
       entries += length;
     }
-    // Behind the last item, the feed may have Snapshot entries.
+    // After the last item, the feed may have Snapshot entries.
     assert.ok(checkpoint <= (await world.reader(world.operator()).end()), 'the end of the feed');
     return entries;
   }

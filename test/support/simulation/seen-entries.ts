@@ -14,7 +14,7 @@ export interface FeedTruth {
   /** The number of a position in its log, from 0. @throws Error if the log does not have it */
   numberOf(log: LogId, position: Position): number;
   /**
-   * Whether a log went back to an earlier state in a pass or behind it, so that the feed has
+   * Whether a log went back to an earlier state in a pass or after it, so that the feed has
    * entries that the log lacks. Never by default.
    */
   wentBack?(log: LogId, pass: number): boolean;
@@ -66,7 +66,7 @@ export class SeenEntries {
     return { see };
   }
 
-  /** The consumer begins in the middle of the first pass, behind an entry of a log. */
+  /** The consumer begins in the middle of the first pass, after an entry of a log. */
   skip(log: LogId, to: Position): void {
     this.#reached.set(`0/${log}`, this.#truth.numberOf(log, to));
   }

@@ -193,7 +193,7 @@ class SourceHistory {
     if (result === undefined || this.#writes !== before) return;
     assert.equal(result.outcome, end <= this.#items.length ? 'rebuilt' : 'stopped', 'the rebuild');
     if (result.outcome !== 'rebuilt') return;
-    // Entries behind the end may still carry roots of the former life.
+    // Entries after the end may still carry roots of the former life.
     this.#folded = this.#folded.filter((folded) => blocksOf(folded) > this.#items.length);
     this.#folded.push(this.#items);
   }

@@ -45,7 +45,7 @@ function isClaim(value: unknown): boolean {
 /** An entry of the log or a pending one, as the plain fold needs it. */
 type Folded = Pick<Entry, 'created' | 'once'>;
 
-/** The entries that change a state. A Snapshot entry has the time of the entry behind it. */
+/** The entries that change a state. A Snapshot entry has the time of the entry after it. */
 export function applicationEntries(entries: readonly RecordedEntry[]): Entry[] {
   return entries.map(({ entry }) => entry).filter(({ type }) => !RESERVED_TYPES.includes(type));
 }
@@ -161,7 +161,7 @@ export class WatchedDocument {
       if (state === this.#shown) throw new Error('a listener was called without a change of the state');
       this.#shown = state;
       const entries = this.#folded();
-      // Behind a new Snapshot entry, pending entries are folded again at other places.
+      // After a new Snapshot entry, pending entries are folded again at other places.
       const reserved = this.#reserved();
       const isMoved = this.#reservedBefore.values().some((count) => count !== reserved);
       if (entries === this.#entries && !isMoved) throw new Error('a listener was called without a new entry');

@@ -348,7 +348,7 @@ function checkDivision(world: World, log: LogId): void {
   const open = entries.filter(({ position }) => position.segment === newest.segment);
   const since = newest.entry - (open.findLast(({ type }) => type === types.snapshot)?.position.entry ?? -1);
   if (since === 0) return;
-  const name = `${log} at ${formatPosition(newest)}, ${since} entries behind a Snapshot entry`;
+  const name = `${log} at ${formatPosition(newest)}, ${since} entries after a Snapshot entry`;
   assert.ok(since < (division.snapshotEvery.entries ?? MAX_NUMBER), `a due Snapshot entry of ${name}`);
   assert.equal(division.snapshotEvery.minutes, undefined, `a Snapshot entry of ${name} that is due since minutes`);
   assert.ok(newest.entry < (division.segmentEvery.entries ?? MAX_NUMBER), `a due segment of ${name}`);

@@ -40,7 +40,7 @@ export interface Ports {
   readonly tables: LogStore;
   /** The same tables if they are mapped. */
   readonly mapped: MappedStore | undefined;
-  /** The tables with the archives behind them. */
+  /** The tables with their archives. */
   readonly store: LogReader;
   readonly blobs: BlobStore;
   readonly queue: JobQueue;

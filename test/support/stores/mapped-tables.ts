@@ -29,7 +29,7 @@ export interface MappedTablesOptions {
   readonly onGone: (place: EntryPlace) => void;
 }
 
-/** A store of mapped logs, and the application's table behind it. */
+/** A store of mapped logs over the application's table. */
 export interface MappedStore extends LogStore, Pick<MappedLogStore, 'register'> {
   readonly application: MappedItems;
 }
@@ -141,9 +141,9 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
   }
 
   /**
-   * The entries of a log by plain counting: one Snapshot entry in front of each segment and behind
-   * each full block, one End Segment entry behind each full segment. A segment that is not recorded
-   * has as many items and blocks as the one before it.
+   * The entries of a log by plain counting: one Snapshot entry at the start of each segment and
+   * after each full block, one End Segment entry after each full segment. A segment that is not
+   * recorded has as many items and blocks as the one before it.
    */
   #count(log: LogId): Numbered {
     const { writes } = this;
@@ -174,7 +174,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
     };
     for (const item of this.application.written(log)) {
       if (next === 0) add(MAPPED_TYPES.snapshot, item.index === 0, item);
-      // A missing item leaves its place empty, and those of the virtual entries behind it.
+      // A missing item leaves its place empty, and those of the virtual entries after it.
       while (next <= item.index) {
         const layout = layouts[position.segment] ?? layouts.at(-1);
         if (layout === undefined) return numbered;
@@ -188,7 +188,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
         add(MAPPED_TYPES.endSegment, isThere, item);
         Object.assign(position, { segment: position.segment + 1, entry: 0 });
         inSegment = 0;
-        // The Snapshot entry of a segment is also there with the item behind it.
+        // The Snapshot entry of a segment is also there with the item after it.
         add(MAPPED_TYPES.snapshot, isThere || next === item.index, item);
       }
     }

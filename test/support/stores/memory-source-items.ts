@@ -45,9 +45,9 @@ export class MemorySourceItems implements SourceItems {
   }
 
   async *scan({ index, of, after }: ItemScanPart): AsyncGenerator<SourcePage> {
-    for (let start = after; ; ) {
-      const behind = start;
-      const keys = [...this.#items.keys()].filter((key) => partOf(key, of) === index && (behind ?? '') < key).sort();
+    for (let start = after ?? ''; ; ) {
+      const from = start;
+      const keys = [...this.#items.keys()].filter((key) => partOf(key, of) === index && from < key).sort();
       const page = keys.slice(0, this.#pageItems);
       const last = page.at(-1);
       if (last === undefined) return;

@@ -345,7 +345,7 @@ export const VALUES: Cases = {
     expect(names.toSorted()).toEqual(Object.keys(values).toSorted());
     for (const [name, value] of Object.entries(values)) await run({ [name]: value }, context);
   },
-  'Give a position up to …, directly behind the last entry': async (refused) => {
+  'Give a position up to …, directly after the last entry': async (refused) => {
     const sheet = await SheetLog.create();
     const source = { store: sheet.tables, types: RESERVED_TYPES };
     const advice = await refused(() => assertPosition(source, LOG, { segment: 0, entry: 9 }));
@@ -455,7 +455,7 @@ export const VALUES: Cases = {
     for (const length of [least, most]) checkMutations(LOG, [mutationOf('x'.repeat(length), 1)]);
     await refused(() => checkMutations(LOG, [mutationOf('x'.repeat(most + 1), 1)]));
   },
-  'Number the mutations of each client upwards, with whole numbers from 1 on': async (refused) => {
+  'Number the mutations of each client in ascending order, with whole numbers from 1 on': async (refused) => {
     const numbered = (...numbers: number[]) =>
       checkMutations(
         LOG,
@@ -590,7 +590,7 @@ export const VALUES: Cases = {
     await refused(() => add(Date.now()));
     await add(Math.floor(Date.now() / 1000));
   },
-  'Give an object with a client and a mutation, or no once': async (refused) => {
+  'Give an object with a client and a mutation, or omit it': async (refused) => {
     await refused(() => checkMutations(LOG, [untyped({ once: 'mine' })]));
     checkMutations(LOG, [mutationOf('laptop', 1), {}]);
   },
