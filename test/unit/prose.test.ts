@@ -15,6 +15,9 @@ describe('the prose linter', () => {
     ['a banned phrase', 'The job starts anew.\n', '1:16 terms'],
     ['a phrase over two lines', 'The job starts at\nonce.\n', '1:16 terms'],
     ['a phrase in a heading', '# All but for one\n', '1:7 terms'],
+    ['behind as a time', 'The job runs behind the entry.\n', '1:14 terms'],
+    ['an own', 'Each job has an own cache.\n', '1:14 terms'],
+    ['a started unit', 'One for each started kilobyte.\n', '1:9 terms'],
     ['a banned start', 'The job runs.\nWhat it reads is old.\n', '2:1 sentences'],
     ['a clause as subject', 'That it runs is good.\n', '1:1 sentences'],
     ['a banned start in a table', '| Where |\n| - |\n| Where it is |\n', '3:3 sentences'],
@@ -26,6 +29,8 @@ describe('the prose linter', () => {
 
   test.each([
     ['a question', 'What does it cost?\n'],
+    ['behind as a place', 'The store behind its server runs.\n'],
+    ['behind as a lag', 'It is far behind. How far is it behind? It leaves nothing behind.\n'],
     ['a heading', '# What it costs\n'],
     ['the head of a table', '| Where |\n| - |\n| S3 |\n'],
     ['a demonstrative', "That job runs. That's it.\n"],
@@ -42,7 +47,7 @@ describe('the prose linter', () => {
     ['a TSDoc comment', 'f();\n\n  /**\n   * Reads it\n   * anew.\n   */\n', '5:6 terms'],
     ['a TSDoc tag', '/**\n * Reads.\n * @returns what it read\n */\n', '3:13 sentences'],
     ['line comments', '// Reads it at\n// once.\n', '1:13 terms'],
-    ['a comment behind code', 'f(); // Whether it is anew.\n', '1:23 terms'],
+    ['a comment after code', 'f(); // Whether it is anew.\n', '1:23 terms'],
     ['a long comment', `f();\n// ${LONG_LINE}\n`, '2:4 columns'],
     ['a message', "f(\n  'the object is to be deleted');\n", '2:15 terms'],
     ['a template', 'f(`the $' + '{a} is $' + '{b.map((c) => c)} of no use`);\n', '1:35 terms'],
