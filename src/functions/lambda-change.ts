@@ -3,7 +3,7 @@ import { fromBase64, toBase64 } from '../codec/bytes.ts';
 import { MessageInvalidError, printable } from '../errors.ts';
 import { type AttributeValue, type Item, plainItem } from '../log/attribute.ts';
 import type { ImageChange } from '../revisions/image-change.ts';
-import { streamLabel } from '../revisions/stream-arn.ts';
+import { streamLabel } from '../revisions/image-change.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import { fieldsOf, isObject } from './stream-function.ts';
 

@@ -11,7 +11,7 @@ import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../func
 import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
-import { streamLabel } from '../revisions/stream-arn.ts';
+import { streamLabel } from '../revisions/image-change.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';

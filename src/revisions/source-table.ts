@@ -1,7 +1,8 @@
 import { encodeValue } from '../codec/canonical.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import { type LogId, logIdFromBytes } from '../ids/log-id.ts';
-import type { StoredItem } from '../log/attribute.ts';
+import type { Item, StoredItem } from '../log/attribute.ts';
+import type { ItemScanPart } from '../mapping/mapped-items.ts';
 import { type KeyNames, keyText } from '../state/items/item-key.ts';
 
 /** The kinds of logs of revisions: one for each item, or one for each partition key. */
@@ -33,4 +34,35 @@ export function revisionLog(platform: Pick<ChunkPlatform, 'sha256'>, source: Sou
   bytes[VERSION_BYTE] = 0x80 | ((bytes[VERSION_BYTE] ?? 0) & 0x0f);
   bytes[VARIANT_BYTE] = 0x80 | ((bytes[VARIANT_BYTE] ?? 0) & 0x3f);
   return logIdFromBytes(bytes);
+}
+
+/** The most keys of one {@link SourceItems.get}. DynamoDB takes as many in one request. */
+export const MAX_SOURCE_KEYS = 100;
+
+/** One page of a scan of a source table. */
+export interface SourcePage {
+  readonly items: readonly Item[];
+  /** Continues the scan of the part after this page, see {@link ItemScanPart.after}. */
+  readonly next: string;
+}
+
+/** The items of a source table, as they are now. Reads only. */
+export interface SourceItems {
+  /**
+   * Scans the table, or one of its parts: every item once, in no order, unless the item changes
+   * meanwhile. A page may miss the newest writes. Each page is one request.
+   */
+  scan(part: ItemScanPart): AsyncIterable<SourcePage>;
+
+  /**
+   * The items with these primary keys, at most {@link MAX_SOURCE_KEYS} different ones, in the order
+   * of the keys; undefined for an item that does not exist. Consistent: sees every finished write.
+   */
+  get(keys: readonly Item[]): Promise<readonly (Item | undefined)[]>;
+
+  /**
+   * Epoch milliseconds by the clock of the service, which is right to some minutes. The clock of
+   * this machine may be wrong by days.
+   */
+  serviceTime(): number;
 }

@@ -2,9 +2,9 @@ import type { ByteSource } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { checkSignature } from './invalid-workbook.ts';
-import type { RulesNumber } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell, type WorkbookRow } from './row.ts';
 import { decodeText } from './text-decoding.ts';
+import type { RulesNumber } from './typed-text.ts';
 import { typedValue } from './typed-text.ts';
 
 const MAX_COLUMNS = 2 ** 20;

@@ -4,7 +4,7 @@ import { type CellFormats, dayNumber } from './cell-format.ts';
 import { cellReference, MAX_XLSX_COLUMNS, MAX_XLSX_ROWS, parseReference } from './cell-reference.ts';
 import { damaged, tooLarge } from './invalid-workbook.ts';
 import { DAY_MS } from './iso-time.ts';
-import type { MergedCells } from './merged-cells.ts';
+import type { MergedCells } from './merged-areas.ts';
 import type { XlsxRules } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell } from './row.ts';
 import { CellText, type SharedStrings } from './shared-strings.ts';

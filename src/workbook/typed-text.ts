@@ -1,6 +1,11 @@
 import { dateAt, type Value } from '../codec/value.ts';
 import { isoTime } from './iso-time.ts';
-import type { RulesNumber } from './reading-rules.ts';
+
+/**
+ * The rules by which the texts of a file become values. They never change, so an Import entry that
+ * names them gives the same cells in every version of logfold.
+ */
+export type RulesNumber = 1 | 2;
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const INTEGER = /^-?\d+$/;

@@ -1,8 +1,8 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { readCsv } from './csv.ts';
-import type { RulesNumber } from './reading-rules.ts';
 import type { WorkbookRow } from './row.ts';
+import type { RulesNumber } from './typed-text.ts';
 
 /** How to read a workbook. */
 export interface WorkbookOptions {

@@ -1,18 +1,17 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { CellFormats } from './cell-format.ts';
-import { firstRules } from './first-xlsx-rules.ts';
 import { damaged, tooLarge } from './invalid-workbook.ts';
-import { MergedCells } from './merged-cells.ts';
-import { newestRules } from './newest-xlsx-rules.ts';
-import type { RulesNumber, XlsxRules } from './reading-rules.ts';
+import { MergedCells } from './merged-areas.ts';
+import type { XlsxRules } from './reading-rules.ts';
+import { firstRules, newestRules } from './reading-rules.ts';
 import type { WorkbookRow } from './row.ts';
 import { SharedStrings } from './shared-strings.ts';
 import { SheetParser } from './sheet-parser.ts';
 import { decodeText } from './text-decoding.ts';
+import type { RulesNumber } from './typed-text.ts';
 import { type Attributes, localName, type XmlHandler, XmlParser } from './xml-parser.ts';
-import { readDirectory, type ZipDirectory, type ZipPart } from './zip-directory.ts';
-import { readPart } from './zip-part.ts';
+import { readDirectory, readPart, type ZipDirectory, type ZipPart } from './zip.ts';
 
 /** The largest part that is kept in memory as a whole: sheets and texts of cells are not. */
 const MAX_SMALL_PART_BYTES = 32 * 1024 * 1024;

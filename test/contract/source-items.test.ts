@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DynamoDbSourceItems } from '../../src/adapters/dynamodb/source-items.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import type { SourceItems } from '../../src/revisions/source-items.ts';
+import type { SourceItems } from '../../src/revisions/source-table.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
 import { MemorySourceItems } from '../support/stores/memory-source-items.ts';
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { formatUploadName, newUpload } from '../../src/adapters/filesystem/upload-name.ts';
+import { formatUploadName, newUpload } from '../../src/adapters/filesystem/blob-store.ts';
 import { BlobKeyInvalidError } from '../../src/errors.ts';
 import { type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import { comparePositions, MAX_NUMBER } from '../../src/ids/position.ts';

@@ -1295,7 +1295,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an import takes a formula without a result as an empty cell',
     test: 'test/unit/xlsx.test.ts',
     project: 'sources',
-    edits: [{ file: 'workbook/newest-xlsx-rules.ts', from: 'needsResults: true', to: 'needsResults: false' }],
+    edits: [{ file: 'workbook/reading-rules.ts', from: 'needsResults: true', to: 'needsResults: false' }],
   },
   {
     name: 'rounded-digits',
@@ -1642,7 +1642,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/xlsx.test.ts',
     edits: [
       {
-        file: 'workbook/merged-cells.ts',
+        file: 'workbook/merged-areas.ts',
         from: '    this.#corners.clear();\n',
         to: '',
       },

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { formatUploadName, newUpload, parseUploadName } from '../../src/adapters/filesystem/upload-name.ts';
+import { formatUploadName, newUpload, parseUploadName } from '../../src/adapters/filesystem/blob-store.ts';
 import { BlobKeyInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { progressKey } from '../../src/store/keys.ts';

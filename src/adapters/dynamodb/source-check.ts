@@ -1,7 +1,7 @@
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DeploymentInvalidError, ResourceMissingError } from '../../errors.ts';
+import { streamTable } from '../../revisions/image-change.ts';
 import type { SourceTable } from '../../revisions/source-table.ts';
-import { streamTable } from '../../revisions/stream-arn.ts';
 import { describeSource } from './table-settings.ts';
 
 /** The settings of a deployment that records the revisions of a plain table. */

@@ -1,7 +1,7 @@
 import type { ByteSource } from '../../codec/bytes.ts';
 import { isObject, type Value } from '../../codec/value.ts';
 import { BodyInvalidError } from '../../errors.ts';
-import type { RulesNumber } from '../../workbook/reading-rules.ts';
+import type { RulesNumber } from '../../workbook/typed-text.ts';
 import type { WorkbookOptions, WorkbookReading } from '../../workbook/workbook.ts';
 import type { FoldEntry } from '../reducer.ts';
 import { checkCellPlace } from './edit.ts';

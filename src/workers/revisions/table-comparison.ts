@@ -10,7 +10,7 @@ import { type Item, plainItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import { gapRevision } from '../../revisions/new-revisions.ts';
-import { MAX_SOURCE_KEYS, type SourceItems } from '../../revisions/source-items.ts';
+import { MAX_SOURCE_KEYS, type SourceItems } from '../../revisions/source-table.ts';
 import { canonicalItem } from '../../state/items/canonical-item.ts';
 import { itemKey } from '../../state/items/item-key.ts';
 import { type ItemsState, lastRevisions, liveItems, sourceTableOf } from '../../state/items/items.ts';
