@@ -21,7 +21,7 @@ import type {
   UnreadEntries,
 } from '../../src/log/log-store.ts';
 import { endAfter } from '../../src/log/newest.ts';
-import type { Expiry, Segment } from '../../src/log/segment.ts';
+import type { Expiry, LastSnapshot, Segment } from '../../src/log/segment.ts';
 import type { MemoryLogStore } from '../../test/support/stores/memory-log-store.ts';
 import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
 
@@ -178,11 +178,12 @@ export class BilledLogStore implements LogStore {
     return removed;
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
-    const before = await this.#segmentItem(log, position.segment);
-    const moved = await this.#inner.advanceLastSnapshot(log, position, from);
-    this.#write([changeUnits(before, await this.#segmentItem(log, position.segment))]);
-    if (!moved) await this.getSegment(log, position.segment, CONSISTENT);
+  async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
+    const { segment } = to.position;
+    const before = await this.#segmentItem(log, segment);
+    const moved = await this.#inner.advanceLastSnapshot(log, to, from);
+    this.#write([changeUnits(before, await this.#segmentItem(log, segment))]);
+    if (!moved) await this.getSegment(log, segment, CONSISTENT);
     return moved;
   }
 
@@ -192,7 +193,7 @@ export class BilledLogStore implements LogStore {
     const set = await this.#inner.setArchive(segment, archive);
     const units = [changeUnits(before, await this.#segmentItem(log, number))];
     if (lastSnapshot !== undefined && archive.root !== undefined) {
-      const checked = await this.#entryItem(log, { segment: number, entry: lastSnapshot });
+      const checked = await this.#entryItem(log, lastSnapshot.position);
       units.push(changeUnits(checked, checked));
     }
     this.#transact(units);
@@ -203,7 +204,7 @@ export class BilledLogStore implements LogStore {
   async replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     const before = await this.#segmentItem(log, number);
-    const place = { segment: number, entry: lastSnapshot ?? 0 };
+    const place = lastSnapshot?.position ?? { segment: number, entry: 0 };
     const isRootReplaced = lastSnapshot !== undefined && archive.root !== undefined;
     const entry = isRootReplaced ? await this.getEntry(log, place, CONSISTENT) : undefined;
     const entryBefore = entry && (await this.#entryItem(log, place));

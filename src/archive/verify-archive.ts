@@ -18,7 +18,8 @@ export interface ComparisonOf {
  * nothing reads that root any more.
  */
 export function sameEntry(archived: StoredItem, stored: StoredItem, { segment, types }: ComparisonOf): boolean {
-  const ignoresRoot = archived.T?.S === types.snapshot && archived.N?.N !== String(segment.lastSnapshot);
+  const ignoresRoot =
+    archived.T?.S === types.snapshot && archived.N?.N !== String(segment.lastSnapshot?.position.entry);
   const [a, b] = ignoresRoot ? [withoutRoot(archived), withoutRoot(stored)] : [archived, stored];
   const unstamped = withoutExpiry(b);
   return isSameItem(a, unstamped) || encodeItemLine(a) === encodeItemLine(unstamped);

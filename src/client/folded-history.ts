@@ -54,8 +54,8 @@ export async function* foldedChanges(
 /** The Last Snapshot of each segment before a position, in order. */
 async function lastSnapshots({ store }: LoadDeps, log: LogId, to: Position): Promise<Position[]> {
   const positions: Position[] = [];
-  for await (const { segment, lastSnapshot } of store.segments(log)) {
-    const position = lastSnapshot === undefined ? undefined : { segment, entry: lastSnapshot };
+  for await (const { lastSnapshot } of store.segments(log)) {
+    const position = lastSnapshot?.position;
     const isAhead = position !== undefined && comparePositions(START, position) < 0;
     if (isAhead && comparePositions(position, to) < 0) positions.push(position);
   }

@@ -17,7 +17,7 @@ import type { Entry, EntryHead, MutableEntry, RootRef, StoredBody } from './entr
 import { ItemReader } from './item-reader.ts';
 import { decodeMetadata, encodeMetadata } from './metadata.ts';
 import { decodeMutation, encodeMutation } from './mutation.ts';
-import type { ArchiveRef, Expiry, Segment, SegmentLayout } from './segment.ts';
+import type { ArchiveRef, Expiry, LastSnapshot, Segment, SegmentLayout } from './segment.ts';
 
 /** Bytes of a SHA-256. */
 const HASH_BYTES = 32;
@@ -153,11 +153,11 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
  */
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
-  if (segment.lastSnapshot !== undefined) item.L = { N: String(segment.lastSnapshot) };
-  const { archive, expiry, layout, foreign } = segment;
+  const { lastSnapshot, archive, expiry, layout, foreign } = segment;
   return {
     ...item,
     ...foreign,
+    ...(lastSnapshot !== undefined && lastSnapshotAttributes(lastSnapshot)),
     ...(archive !== undefined && archiveAttributes(archive)),
     ...(expiry !== undefined && expiryAttributes(expiry)),
     ...(layout !== undefined && layoutAttributes(layout)),
@@ -179,7 +179,7 @@ export function decodeSegment(item: StoredItem): Segment {
   reader.where = { log, segment };
   const created = reader.integer('C');
   const isForeignLast = item.L !== undefined && !isEntryNumber(item.L);
-  const lastSnapshot = isForeignLast ? undefined : reader.optional('L', () => reader.integer('L', MAX_NUMBER));
+  const last = isForeignLast ? undefined : reader.optional('L', () => reader.integer('L', MAX_NUMBER));
   const archive = readArchive(reader, item, log);
   const foreignNames = [...(isForeignLast ? ['L'] : []), ...(archive === 'foreign' ? ['A', 'H'] : [])];
   const expiry = readExpiry(reader);
@@ -188,12 +188,17 @@ export function decodeSegment(item: StoredItem): Segment {
     log,
     segment,
     created,
-    ...(lastSnapshot !== undefined && { lastSnapshot }),
+    ...(last !== undefined && { lastSnapshot: { position: { segment, entry: last } } }),
     ...(archive !== undefined && archive !== 'foreign' && { archive }),
     ...(expiry !== undefined && { expiry }),
     ...(layout !== undefined && { layout }),
     ...(foreignNames.length > 0 && { foreign: plainItem(item, foreignNames) }),
   };
+}
+
+/** The attributes that state a segment's Last Snapshot. */
+export function lastSnapshotAttributes({ position }: LastSnapshot): { readonly L: { N: string } } {
+  return { L: { N: String(position.entry) } };
 }
 
 /** The attributes that name a segment's archive. */

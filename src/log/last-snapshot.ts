@@ -4,7 +4,7 @@ import { comparePositions, type Position } from '../ids/position.ts';
 import { type CompletedSnapshot, rootOf } from './entry.ts';
 import type { ForeignPart } from './foreign.ts';
 import type { Consistency, EntryReader, LogReader } from './log-store.ts';
-import { hasForeignArchive, mayLackEntries, type Segment } from './segment.ts';
+import { coveredEntries, hasForeignArchive, mayLackEntries, type Segment } from './segment.ts';
 
 const CONSISTENT: Consistency = { consistent: true };
 
@@ -62,7 +62,7 @@ export async function searchSnapshot(
       if (snapshot !== undefined) return { snapshot, foreign };
       continue;
     }
-    foreign.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot });
+    foreign.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot?.position.entry });
     const position = { segment: number, entry: 0 };
     const first = await store.getEntry(log, position, CONSISTENT);
     const root = first && rootOf(first);
@@ -82,10 +82,10 @@ async function lastSnapshotUpTo(
   segment: Segment,
   notAfter: Position,
 ): Promise<CompletedSnapshot | 'foreign' | 'gone' | undefined> {
-  const { log, segment: number, lastSnapshot, foreign } = segment;
+  const { log, lastSnapshot, foreign } = segment;
   if (foreign?.L !== undefined) return 'foreign';
   if (lastSnapshot === undefined) return undefined;
-  const position = { segment: number, entry: lastSnapshot };
+  const { position } = lastSnapshot;
   if (comparePositions(position, notAfter) > 0) return undefined;
   const entry = await store.getEntry(log, position, CONSISTENT);
   const root = entry && rootOf(entry);
@@ -105,7 +105,7 @@ export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment
   return new RootInvalidError('Last Snapshot names an entry without a root', {
     log,
     segment,
-    entry: lastSnapshot,
+    entry: lastSnapshot?.position.entry,
     advice:
       archive === undefined
         ? "The entry is gone. Restore it from a backup of the table, then run 'logfold sweep --rebuild --log LOG'"
@@ -124,14 +124,14 @@ export async function foreignPointer(
   store: Pick<EntryReader, 'getEntry' | 'newestEntry'>,
   segment: Segment,
 ): Promise<ForeignPart | undefined> {
-  const { log, segment: number, lastSnapshot: last, foreign } = segment;
-  const part = { kind: 'pointer', log, segment: number } as const;
+  const { log, lastSnapshot: last, foreign } = segment;
+  const part = { kind: 'pointer', log, segment: segment.segment } as const;
   if (foreign?.L !== undefined) return part;
   // An archive of logfold proves that logfold wrote Last Snapshot.
   if (last === undefined || segment.archive !== undefined) return undefined;
-  const entry = await store.getEntry(log, { segment: number, entry: last }, CONSISTENT);
+  const entry = await store.getEntry(log, last.position, CONSISTENT);
   const isForeign = entry === undefined ? await isBeyond(store, segment) : rootOf(entry) === undefined;
-  return isForeign ? { ...part, entry: last } : undefined;
+  return isForeign ? { ...part, entry: last.position.entry } : undefined;
 }
 
 /**
@@ -140,11 +140,11 @@ export async function foreignPointer(
  * only logfold writes its Last Snapshot, so the log had the entry
  */
 async function isBeyond(store: Pick<EntryReader, 'newestEntry'>, segment: Segment): Promise<boolean> {
-  const { log, segment: number, lastSnapshot = 0 } = segment;
+  const { log, segment: number } = segment;
   if (mayLackEntries(segment) || segment.archive !== undefined) return false;
   if (segment.layout !== undefined) throw lostItem(segment);
   const newest = await store.newestEntry(log, number, CONSISTENT);
-  return newest === undefined || newest.position.entry < lastSnapshot;
+  return newest === undefined || newest.position.entry + 1 < coveredEntries(segment);
 }
 
 /** The error if a mapped log lacks the entry of its Last Snapshot, which exists with an item. */
@@ -154,7 +154,7 @@ export function lostItem({ log, segment, lastSnapshot }: Segment): SourceChanged
     {
       log,
       segment,
-      entry: lastSnapshot,
+      entry: lastSnapshot?.position.entry,
       advice:
         "Restore the items. If the application began the log again, give it another id, or run 'logfold sweep --rebuild --log LOG' after it has become longer than before",
     },

@@ -4,7 +4,7 @@ import type { Position } from '../ids/position.ts';
 import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 import type { Entry, EntryHead, ReservedTypes, RootRef } from './entry.ts';
 import type { Meaning } from './meaning.ts';
-import type { ArchiveRef, Expiring, Expiry, Segment } from './segment.ts';
+import type { ArchiveRef, Expiring, Expiry, LastSnapshot, Segment } from './segment.ts';
 
 export type { RootRef } from './entry.ts';
 
@@ -253,14 +253,13 @@ export interface SnapshotPublisher extends ForeignRemover {
   replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean>;
 
   /**
-   * Moves a segment's Last Snapshot to a position of the segment, from the entry at which the
-   * caller saw it. Leaves it unchanged if it is elsewhere, or if the segment has an archive, even
-   * of another program.
-   * @param from number of the entry; absent if the segment had no Last Snapshot
+   * Moves a segment's Last Snapshot from where the caller saw it. Leaves it unchanged if it is
+   * elsewhere, or if the segment has an archive, even of another program.
+   * @param from absent if the segment had no Last Snapshot
    * @returns whether it moved
    * @throws SegmentNotFoundError if the segment does not exist
    */
-  advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean>;
+  advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean>;
 }
 
 /** A segment, or one of its entries. */

@@ -54,17 +54,23 @@ export interface ForeignAttributes {
   readonly L?: AttributeValue;
 }
 
+/** The pointer of a segment to its newest complete snapshot. */
+export interface LastSnapshot {
+  /**
+   * Position of the snapshot's entry, in the same segment. If that entry carries no root of
+   * logfold, another program wrote the pointer.
+   */
+  readonly position: Position;
+}
+
 /** One item of the Segment table: a run of entries under one partition key. */
 export interface Segment {
   readonly log: LogId;
   readonly segment: number;
   /** Epoch seconds. */
   readonly created: number;
-  /**
-   * Number of the newest entry of this segment with a complete snapshot; absent if there is none.
-   * If that entry carries no root of logfold, another program wrote the number.
-   */
-  readonly lastSnapshot?: number | undefined;
+  /** Absent if no snapshot of the segment is complete. */
+  readonly lastSnapshot?: LastSnapshot | undefined;
   /** Absent until the segment is archived. */
   readonly archive?: ArchiveRef | undefined;
   /** Absent while the entries stay in the table. */
@@ -117,10 +123,15 @@ export function isFrozen(segment: Pick<Segment, 'archive' | 'expiry' | 'foreign'
  * @param segments newest first
  */
 export function lastSnapshotOf(segments: readonly Segment[]): Position | undefined {
-  for (const { segment, lastSnapshot } of segments) {
-    if (lastSnapshot !== undefined) return { segment, entry: lastSnapshot };
-  }
-  return undefined;
+  return segments.find(({ lastSnapshot }) => lastSnapshot !== undefined)?.lastSnapshot?.position;
+}
+
+/**
+ * How many entries of a segment its Last Snapshot covers, with the entry of the snapshot itself; 0
+ * if it has none.
+ */
+export function coveredEntries(segment: Pick<Segment, 'lastSnapshot'> | undefined): number {
+  return segment?.lastSnapshot === undefined ? 0 : segment.lastSnapshot.position.entry + 1;
 }
 
 /**
@@ -129,6 +140,6 @@ export function lastSnapshotOf(segments: readonly Segment[]): Position | undefin
  * @param segments newest first
  */
 export function newerSnapshots(segments: readonly Segment[], standsOn: Position): Position[] {
-  const all = segments.flatMap((segment) => lastSnapshotOf([segment]) ?? []);
+  const all = segments.flatMap(({ lastSnapshot }) => lastSnapshot?.position ?? []);
   return all.filter((last) => comparePositions(last, standsOn) > 0);
 }

@@ -27,7 +27,7 @@ import type {
   UnreadEntries,
 } from '../log/log-store.ts';
 import type { Meaning } from '../log/meaning.ts';
-import type { Expiry, Segment } from '../log/segment.ts';
+import type { Expiry, LastSnapshot, Segment } from '../log/segment.ts';
 import { meaningOf } from './bucket-claim.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
 import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
@@ -223,9 +223,9 @@ export class MappedLogStore implements LogStore {
   }
 
   /** As {@link LogStore.advanceLastSnapshot}. Records the segment if it is not recorded yet. */
-  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
-    await this.#segments.requireRecorded(log, position.segment);
-    return this.#books.advanceLastSnapshot(log, position, from);
+  async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
+    await this.#segments.requireRecorded(log, to.position.segment);
+    return this.#books.advanceLastSnapshot(log, to, from);
   }
 
   removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {

@@ -1,7 +1,7 @@
 import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
-import { lastSnapshotOf, type Segment } from '../log/segment.ts';
+import { coveredEntries, lastSnapshotOf, type Segment } from '../log/segment.ts';
 
 /** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
 export interface RetentionPolicy {
@@ -155,7 +155,7 @@ export function isCovered({ segment }: Segment, next: Segment | undefined, newes
  * @param after the next segments
  */
 function hasItemsAfter({ layout }: Segment, after: readonly Segment[]): boolean {
-  return layout === undefined || after.length > 1 || (after[0]?.lastSnapshot ?? 0) > 0;
+  return layout === undefined || after.length > 1 || coveredEntries(after[0]) > 1;
 }
 
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {
@@ -171,10 +171,10 @@ function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): Ret
 
 /** Whether a complete snapshot is kept: its chunks stay, and clients may load it. */
 export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPolicy['keepSnapshots']): boolean {
-  if (entry === segment.lastSnapshot) return true;
+  if (entry === segment.lastSnapshot?.position.entry) return true;
   // A worker is about to move Last Snapshot to a later snapshot. The worker may be slow, or have
   // died.
-  return segment.archive === undefined && (keep === 'all' || entry > (segment.lastSnapshot ?? -1));
+  return segment.archive === undefined && (keep === 'all' || entry >= coveredEntries(segment));
 }
 
 /**

@@ -6,7 +6,7 @@ import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
-import { expired } from '../support/segments.ts';
+import { expired, lastAt } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
@@ -60,7 +60,7 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
   ['entries that are not there', (store) => Array.fromAsync(store.items(LOG, { ...range, segment: 7 }, EVENTUAL))],
   ['a range that is empty', (store) => Array.fromAsync(store.items(LOG, { ...range, to: 0 }, EVENTUAL))],
   ['complete a snapshot', (store) => store.completeSnapshot(LOG, { segment: 0, entry: 0 }, root)],
-  ['move Last Snapshot', (store) => store.advanceLastSnapshot(LOG, { segment: 0, entry: 0 })],
+  ['move Last Snapshot', (store) => store.advanceLastSnapshot(LOG, { position: { segment: 0, entry: 0 } })],
   [
     'replace a root by a small one',
     (store) => store.replaceRoot(LOG, { segment: 0, entry: 0 }, root, { key: 'logs/root' }),
@@ -85,11 +85,14 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
   [
     'name an archive',
     (store) =>
-      store.setArchive({ ...segmentOf(0), lastSnapshot: 0 }, { ...archived.archive, root: { key: 'logs/root' } }),
+      store.setArchive(
+        { ...segmentOf(0), lastSnapshot: lastAt(0, 0) },
+        { ...archived.archive, root: { key: 'logs/root' } },
+      ),
   ],
   [
     'say when it expires',
-    (store) => store.setExpiration({ ...segmentOf(0), lastSnapshot: 0, ...archived }, expired(NOON, 6)),
+    (store) => store.setExpiration({ ...segmentOf(0), lastSnapshot: lastAt(0, 0), ...archived }, expired(NOON, 6)),
   ],
   ['stamp an entry', (store) => store.setEntryExpiry(LOG, { segment: 0, entry: 2 }, NOON)],
   ['delete entries, one of which is gone', (store) => store.deleteEntries(LOG, 0, [1, 2, 3, 9])],

@@ -27,7 +27,7 @@ import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-
 import type { Segment } from '../../src/log/segment.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
-import { expiring } from '../support/segments.ts';
+import { expiring, lastAt } from '../support/segments.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { readsOfPage } from '../support/stores/remote-reads.ts';
@@ -392,7 +392,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   async function createSnapshotLog(root: RootRef = ROOT): Promise<LogId> {
     const log = await createLog(store);
     await store.completeSnapshot(log, FIRST, root);
-    await store.advanceLastSnapshot(log, FIRST);
+    await store.advanceLastSnapshot(log, { position: FIRST });
     return log;
   }
 
@@ -626,7 +626,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     test('it comes before the next segment, or is refused', async () => {
       for (let round = 0; round < 5; round++) {
         const { log, stored } = await entryWith();
-        await store.advanceLastSnapshot(log, FIRST);
+        await store.advanceLastSnapshot(log, { position: FIRST });
         const client = () => testLogClient({ store, retries: LONG }).client;
         const updates = Array.from({ length: 6 }, (_, i) =>
           client()
@@ -723,7 +723,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
 
   test('it lets each of many clients append only after the entry that it knows', async () => {
     const log = await testLogClient({ store }).client.createLog();
-    await store.advanceLastSnapshot(log, FIRST);
+    await store.advanceLastSnapshot(log, { position: FIRST });
     const appending = Array.from({ length: 3 }, async () => {
       const { client } = testLogClient({ store, retries: LONG });
       let known: Position = FIRST;
@@ -760,7 +760,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
 
   test('it lets one of many clients start the next segment while others append', async () => {
     const log = await testLogClient({ store }).client.createLog();
-    await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+    await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 0 } });
     const appending = Array.from({ length: 4 }, async (_, c) => {
       const { client } = testLogClient({ store, retries: LONG });
       for (let i = 0; i < 6; i++) await client.addEntry(log, { type: 'Set', version: 1, body: [c, i] });
@@ -793,7 +793,7 @@ describe('the dynamodb log store alone', () => {
 
   test('it keeps attributes of other programs when it changes a segment', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
-    const segment = { ...segmentOf(newLogId(), 0), lastSnapshot: 3 };
+    const segment = { ...segmentOf(newLogId(), 0), lastSnapshot: lastAt(0, 3) };
     const item = { ...encodeSegment(segment), other: { S: 'theirs' } };
     await engine.client.send(new PutItemCommand({ TableName: tables.segmentTable, Item: item }));
     const key = archiveKey(segment.log, 0, '0'.repeat(32));
@@ -880,7 +880,7 @@ describe('the dynamodb log store alone', () => {
     const requests = [
       store.newestSegments(log, 1, CONSISTENT),
       store.createLog(segmentOf(log, 0), snapshotAt(log, 0, 0)),
-      store.advanceLastSnapshot(log, { segment: 0, entry: 0 }),
+      store.advanceLastSnapshot(log, { position: { segment: 0, entry: 0 } }),
       collect(store.allSegments()),
     ];
     for (const error of (await Promise.allSettled(requests)).map((each) => 'reason' in each && each.reason)) {
@@ -911,7 +911,7 @@ describe('the dynamodb log store alone', () => {
     await store.putEntries([entryAt(log, { segment: 0, entry: 1 })]);
     await store.newestEntry(log, 0, { consistent: false });
     await store.newestEntry(log, 0, CONSISTENT);
-    await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+    await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 0 } });
     await store.getEntry(log, { segment: 0, entry: 1 }, CONSISTENT);
     await store.deleteEntries(log, 0, [1]);
     await collect(store.segments(log));
@@ -983,7 +983,7 @@ describe('the dynamodb log store alone', () => {
 
   async function snapshotLog(store: LogStore): Promise<LogId> {
     const log = await testLogClient({ store }).client.createLog();
-    await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+    await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 0 } });
     return log;
   }
 

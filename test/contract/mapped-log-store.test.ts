@@ -29,7 +29,7 @@ import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mappi
 import { archiveKey, rootKey } from '../../src/store/keys.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
 import { allEntries, entryAt, NOON } from '../support/logs.ts';
-import { expiring, ON_HOLD } from '../support/segments.ts';
+import { expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
@@ -309,9 +309,14 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     await append(log, 10, 21);
     const at = { segment: 2, entry: 0 };
     await store.completeSnapshot(log, at, { inline: Uint8Array.of(1) });
-    expect(await fresh().advanceLastSnapshot(log, at)).toBe(true);
-    expect(await tables.books.getSegment(log, 2, CONSISTENT)).toMatchObject({ lastSnapshot: 0, layout: { first: 20 } });
-    await expect(store.advanceLastSnapshot(log, { segment: 3, entry: 0 })).rejects.toThrow(SegmentNotFoundError);
+    expect(await fresh().advanceLastSnapshot(log, { position: at })).toBe(true);
+    expect(await tables.books.getSegment(log, 2, CONSISTENT)).toMatchObject({
+      lastSnapshot: lastAt(2, 0),
+      layout: { first: 20 },
+    });
+    await expect(store.advanceLastSnapshot(log, { position: { segment: 3, entry: 0 } })).rejects.toThrow(
+      SegmentNotFoundError,
+    );
   });
 
   test('only its application appends to it', async () => {
@@ -464,13 +469,13 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     const at = { segment: 0, entry: 6 };
     const root = { key: rootKey(log, at, '0'.repeat(64)) };
     await store.completeSnapshot(log, at, root);
-    await store.advanceLastSnapshot(log, at);
+    await store.advanceLastSnapshot(log, { position: at });
     const segment = (await store.getSegment(log, 0, CONSISTENT)) ?? segmentOf(log);
     const archive = { key: archiveKey(log, 0, '0'.repeat(32)), hash: HASH };
     const again = archiveKey(log, 0, '1'.repeat(32));
     expect(await store.setArchive(segment, { ...archive, root: { key: 'another' } })).toBe(false);
     expect(await store.setArchive(segment, { ...archive, root })).toBe(true);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 9 })).toBe(false);
+    expect(await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 9 } })).toBe(false);
     expect(await store.replaceRoot(log, at, root, { key: 'another' })).toBe(false);
     const archived = { ...segment, archive };
     expect(await store.getSegment(log, 0, CONSISTENT)).toEqual(archived);

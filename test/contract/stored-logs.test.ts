@@ -13,7 +13,7 @@ import { entryOfItem, entryAt as laidOutAt, MAPPED_TYPES } from '../../src/mappi
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { allEntries, entryAt, NOON, newLogId } from '../support/logs.ts';
-import { expired, expiring, ON_HOLD } from '../support/segments.ts';
+import { expired, expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
@@ -170,7 +170,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   async function createSnapshotLog(root: RootRef = ROOT, items = 1): Promise<LogId> {
     const log = await create(items);
     await store.completeSnapshot(log, FIRST, root);
-    await store.advanceLastSnapshot(log, FIRST);
+    await store.advanceLastSnapshot(log, { position: FIRST });
     return log;
   }
 
@@ -387,16 +387,36 @@ describe.each(STORES)('the %s log store', (_name, open) => {
 
   test('it moves Last Snapshot only from the entry at which the caller saw it', { tags: ['I2'] }, async () => {
     const log = await create();
-    const lastSnapshot = async () => (await store.getSegment(log, 0, CONSISTENT))?.lastSnapshot;
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 5 }, 3)).toBe(false);
+    const lastSnapshot = async () => (await store.getSegment(log, 0, CONSISTENT))?.lastSnapshot?.position.entry;
+    expect(
+      await store.advanceLastSnapshot(
+        log,
+        { position: { segment: 0, entry: 5 } },
+        { position: { segment: 0, entry: 3 } },
+      ),
+    ).toBe(false);
     expect(await lastSnapshot()).toBeUndefined();
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 5 })).toBe(true);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 40 })).toBe(false);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 40 }, 4)).toBe(false);
+    expect(await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 5 } })).toBe(true);
+    expect(await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 40 } })).toBe(false);
+    expect(
+      await store.advanceLastSnapshot(
+        log,
+        { position: { segment: 0, entry: 40 } },
+        { position: { segment: 0, entry: 4 } },
+      ),
+    ).toBe(false);
     expect(await lastSnapshot()).toBe(5);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 40 }, 5)).toBe(true);
+    expect(
+      await store.advanceLastSnapshot(
+        log,
+        { position: { segment: 0, entry: 40 } },
+        { position: { segment: 0, entry: 5 } },
+      ),
+    ).toBe(true);
     expect(await lastSnapshot()).toBe(40);
-    await expect(store.advanceLastSnapshot(log, { segment: 3, entry: 0 })).rejects.toThrow(SegmentNotFoundError);
+    await expect(store.advanceLastSnapshot(log, { position: { segment: 3, entry: 0 } })).rejects.toThrow(
+      SegmentNotFoundError,
+    );
     expect(await store.getSegment(log, 3, CONSISTENT)).toBeUndefined();
   });
 
@@ -449,9 +469,9 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const segment = await segmentNow(log);
     expect(await store.setArchive(logs.segmentOf(log, 0), { ...archiveOf(log), root: undefined })).toBe(false);
     await store.completeSnapshot(log, SECOND, ROOT);
-    await store.advanceLastSnapshot(log, SECOND, FIRST.entry);
+    await store.advanceLastSnapshot(log, { position: SECOND }, { position: FIRST });
     expect(await store.setArchive(segment, archiveOf(log))).toBe(false);
-    expect(await segmentNow(log)).toEqual({ ...segment, lastSnapshot: 5 });
+    expect(await segmentNow(log)).toEqual({ ...segment, lastSnapshot: lastAt(0, 5) });
   });
 
   test.each<[string, RootRef]>([
@@ -470,7 +490,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = newLogId();
     expect(await store.setArchive(logs.segmentOf(log, 0), { ...archiveOf(log), root: undefined })).toBe(false);
     expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
-    const segment = { ...logs.segmentOf(log, 0), lastSnapshot: 3 };
+    const segment = { ...logs.segmentOf(log, 0), lastSnapshot: lastAt(0, 3) };
     await store.putSegment(segment);
     expect(await store.setArchive(segment, archiveOf(log))).toBe(false);
     expect(await segmentNow(log)).toEqual(segment);
@@ -480,7 +500,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = await createSnapshotLog();
     await store.setArchive(await segmentNow(log), archiveOf(log));
     const archived = await segmentNow(log);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 9 })).toBe(false);
+    expect(await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 9 } })).toBe(false);
     expect(await store.replaceRoot(log, FIRST, ROOT, { key: 'logs/x/roots/1' })).toBe(false);
     expect(await store.replaceRoot(log, FIRST, { key: 'logs/x/roots/1' }, ROOT)).toBe(true);
     const missing = store.replaceRoot(log, { segment: 0, entry: 7 }, ROOT, { key: 'logs/x/roots/1' });
@@ -514,7 +534,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       open,
       { ...archived, archive: { key: archiveNamed(log, '3'), hash: HASH } },
       { ...archived, archive: { key: archiveOf(log).key, hash: OTHER_HASH } },
-      { ...archived, lastSnapshot: 1 },
+      { ...archived, lastSnapshot: lastAt(0, 1) },
     ];
     for (const segment of stale) {
       expect(await store.replaceArchive(segment, { ...other, root: { from: ROOT, to } })).toBe(false);
@@ -562,7 +582,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       leaving,
       { ...archived, archive: { key: 'other', hash: HASH } },
       { ...archived, archive: { key: archiveOf(log).key, hash: OTHER_HASH } },
-      { ...archived, lastSnapshot: 1 },
+      { ...archived, lastSnapshot: lastAt(0, 1) },
       { ...archived, lastSnapshot: undefined },
     ];
     for (const segment of stale) {
@@ -598,7 +618,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = newLogId();
     const segment = {
       ...logs.segmentOf(log, 4),
-      lastSnapshot: 0,
+      lastSnapshot: lastAt(4, 0),
       archive: { key: archiveNamed(log, '0', 4), hash: HASH },
       expiry: expired(NOON, 3),
     };

@@ -148,7 +148,7 @@ test('the snapshot function interrupts an endless loop, stops the log, and runs 
     const healthy = await complete('Count');
     expect(await readStop(blobs, healthy)).toBeUndefined();
     const [{ lastSnapshot }] = await queryNewestSegments(store, healthy, { consistent: true });
-    expect(lastSnapshot).toBe(2);
+    expect(lastSnapshot?.position.entry).toBe(2);
   } finally {
     vi.unstubAllEnvs();
     restoreDns();

@@ -131,7 +131,7 @@ describe('hostile names', () => {
     for await (const segment of store.segments(log)) {
       const position = { segment: segment.segment, entry: 0 };
       await store.completeSnapshot(log, position, { key: rootKey(log, position, '0'.repeat(64)) });
-      await store.advanceLastSnapshot(log, position);
+      await store.advanceLastSnapshot(log, { position });
     }
     const deps = {
       tables: store,

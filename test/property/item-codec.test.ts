@@ -11,7 +11,7 @@ import { copyMetadata, MAX_METADATA_BYTES, storableMetadata } from '../../src/lo
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { expired, expiring, ON_HOLD } from '../support/segments.ts';
+import { expired, expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
 const seconds = fc.nat(Number.MAX_SAFE_INTEGER);
@@ -113,10 +113,15 @@ const layout = fc.record(
   { first: seconds, items: fc.integer({ min: 1, max: 2 ** 31 - 1 }), snapshotEvery: fc.integer({ min: 1 }) },
   { noNullPrototype: true },
 );
-const segment: fc.Arbitrary<Segment> = fc.record(
-  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, expiry, layout },
-  { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
-);
+const segment: fc.Arbitrary<Segment> = fc
+  .record(
+    { log: logId, segment: number32, created: seconds, last: number32, expiry, layout },
+    { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
+  )
+  .map(({ last, ...bare }) => ({
+    ...bare,
+    ...(last !== undefined && { lastSnapshot: lastAt(bare.segment, last) }),
+  }));
 const hash = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Uint8Array.from(bytes));
 const upload = fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 32, maxLength: 32 });
 const archivedSegment: fc.Arbitrary<Segment> = fc

@@ -9,7 +9,7 @@ import {
 } from '../../src/retention/retention-policy.ts';
 import { LOG, NOON } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { expired, expiring, ON_HOLD } from '../support/segments.ts';
+import { expired, expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 
 const DAY = 24 * 3600;
 const HASH = new Uint8Array(32);
@@ -26,7 +26,7 @@ const segments: fc.Arbitrary<Segment[]> = fc
         { weight: 1, arbitrary: fc.integer({ min: 2, max: 9 }) },
       ),
       created: fc.integer({ min: NOON - 60 * DAY, max: NOON }),
-      lastSnapshot: fc.option(fc.nat({ max: 50 }), { nil: undefined, freq: 4 }),
+      last: fc.option(fc.nat({ max: 50 }), { nil: undefined, freq: 4 }),
       archived: fc.boolean(),
       expiry: fc.option(fc.oneof(time.map(expiring), fc.tuple(time, count).map(toExpired), fc.constant(ON_HOLD)), {
         nil: undefined,
@@ -36,8 +36,9 @@ const segments: fc.Arbitrary<Segment[]> = fc
   )
   .map((parts) => {
     let number = -1;
-    return parts.map(({ step, created, lastSnapshot, archived, expiry }) => {
+    return parts.map(({ step, created, last, archived, expiry }) => {
       number += step;
+      const lastSnapshot = last === undefined ? undefined : lastAt(number, last);
       const archive = archived ? { key: `archive-${number}`, hash: HASH } : undefined;
       return { log: LOG, segment: number, created, lastSnapshot, archive, expiry };
     });

@@ -28,7 +28,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'workers/snapshot/build-snapshot.ts',
         from: '  const ref = await saveRoot(deps.blobs, place, encoded);\n',
-        to: '  await deps.tables.advanceLastSnapshot(log, position, segment?.lastSnapshot);\n  const ref = await saveRoot(deps.blobs, place, encoded);\n',
+        to: '  await deps.tables.advanceLastSnapshot(log, { position }, segment?.lastSnapshot);\n  const ref = await saveRoot(deps.blobs, place, encoded);\n',
       },
     ],
   },
@@ -125,7 +125,7 @@ export const MUTANTS: readonly Mutant[] = [
         from: "  if (!isDue && !startsSegment) return { reason: 'uncovered' };\n",
         to: '',
       },
-      { file: 'workers/divide/divide-log.ts', from: '(segment.lastSnapshot ?? -1) : -1;', to: '-1 : -1;' },
+      { file: 'workers/divide/divide-log.ts', from: 'coveredEntries(segment) - 1 : -1;', to: '-1 : -1;' },
     ],
   },
   {
@@ -234,8 +234,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/retention/archive-parts.ts',
-        from: 'if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {',
-        to: 'if (types.snapshot === "" && lastSnapshot !== undefined) {',
+        from: 'if (last !== undefined && last >= archive.first && last < part.to) {',
+        to: 'if (types.snapshot === "" && last !== undefined) {',
       },
     ],
   },
@@ -309,8 +309,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'retention/retention-policy.ts',
-        from: '  if (entry === segment.lastSnapshot) return true;\n',
-        to: '  if (entry === segment.lastSnapshot && segment.archive === undefined) return true;\n',
+        from: '  if (entry === segment.lastSnapshot?.position.entry) return true;\n',
+        to: '  if (entry === segment.lastSnapshot?.position.entry && segment.archive === undefined) return true;\n',
       },
     ],
   },
@@ -370,8 +370,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: '../test/support/stores/memory-log-store.ts',
-        from: 'if (hasArchive(stored) || stored.foreign?.L !== undefined || stored.lastSnapshot !== from) return false;',
-        to: 'if (hasArchive(stored) || stored.lastSnapshot === entry) return false;',
+        from: 'if (hasArchive(stored) || stored.foreign?.L !== undefined || !isDeepStrictEqual(stored.lastSnapshot, from))\n',
+        to: 'if (hasArchive(stored) || isDeepStrictEqual(stored.lastSnapshot, to))\n',
       },
     ],
   },
@@ -1042,7 +1042,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/sweep/pending-snapshots.ts',
-        from: 'end === undefined ? from : Math.min(from, lastSnapshot ?? 0);',
+        from: 'end === undefined ? from : Math.min(from, lastSnapshot?.position.entry ?? 0);',
         to: 'from;',
       },
     ],

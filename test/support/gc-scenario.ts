@@ -129,8 +129,8 @@ export async function keptSnapshots(
         const entry = decodeEntry(item);
         const ref = rootOf(entry);
         const isLast =
-          entry.position.entry === lastSnapshot ||
-          (archive === undefined && entry.position.entry > (lastSnapshot ?? -1));
+          entry.position.entry === lastSnapshot?.position.entry ||
+          (archive === undefined && entry.position.entry > (lastSnapshot?.position.entry ?? -1));
         if (ref !== undefined && (isLast || (keep === 'all' && archive === undefined))) {
           kept.push({ position: entry.position, ref });
         }

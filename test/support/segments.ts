@@ -1,4 +1,4 @@
-import type { Expiry, Segment } from '../../src/log/segment.ts';
+import type { Expiry, LastSnapshot, Segment } from '../../src/log/segment.ts';
 
 export const ON_HOLD: Expiry = { state: 'on hold' };
 
@@ -15,4 +15,9 @@ export function expired(at: number, entries: number): Expiry {
 /** Number of entries in a segment when it expired; undefined if it has not expired. */
 export function expiredEntries({ expiry }: Segment): number | undefined {
   return expiry?.state === 'expired' ? expiry.entries : undefined;
+}
+
+/** The Last Snapshot of a segment at an entry. */
+export function lastAt(segment: number, entry: number): LastSnapshot {
+  return { position: { segment, entry } };
 }

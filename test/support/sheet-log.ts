@@ -203,7 +203,7 @@ export class SheetLog {
 
   /** Last Snapshot of a segment. */
   async lastSnapshot(segment = 0): Promise<number | undefined> {
-    return (await this.tables.getSegment(this.log, segment))?.lastSnapshot;
+    return (await this.tables.getSegment(this.log, segment))?.lastSnapshot?.position.entry;
   }
 
   async contents(): Promise<Contents> {

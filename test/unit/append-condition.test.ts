@@ -29,7 +29,7 @@ async function openLog() {
   mine.requests.length = 0;
   const newSegment = async () => {
     const [segment] = await store.newestSegments(log, 1);
-    if (segment !== undefined) await store.advanceLastSnapshot(log, at(segment.segment, 0));
+    if (segment !== undefined) await store.advanceLastSnapshot(log, { position: at(segment.segment, 0) });
     await other.client.startSegment(log);
   };
   const add = (after: Position, body = 1) => mine.client.addEntry(log, set(body), { after });

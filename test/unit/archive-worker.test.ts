@@ -166,7 +166,9 @@ describe('an archive', () => {
     if (root === undefined) throw new Error('no root');
     await sheet.archive(0);
     const before = await sheet.contents();
-    expect(await sheet.tables.advanceLastSnapshot(sheet.log, { segment: 0, entry: last.entry + 1 })).toBe(false);
+    expect(await sheet.tables.advanceLastSnapshot(sheet.log, { position: { segment: 0, entry: last.entry + 1 } })).toBe(
+      false,
+    );
     expect(await sheet.tables.replaceRoot(sheet.log, last, root, { inline: Uint8Array.of(1) })).toBe(false);
     expect(await sheet.contents()).toEqual(before);
   });
@@ -211,7 +213,7 @@ describe('while an archive is written', () => {
       });
       expect(attempts, operation).toBe(2);
       const segment = await sheet.segmentItem();
-      expect(segment.lastSnapshot).toBe(late.entry);
+      expect(segment.lastSnapshot?.position.entry).toBe(late.entry);
       expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive?.key]);
       expect(await archivedItems(sheet)).toEqual(await sheet.items());
     }

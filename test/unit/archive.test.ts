@@ -516,7 +516,7 @@ describe('the writer', () => {
 });
 
 describe('the comparison of archive and table', () => {
-  const segment: Segment = { ...FIRST_SEGMENT, created: NOON, lastSnapshot: 5 };
+  const segment: Segment = { ...FIRST_SEGMENT, created: NOON, lastSnapshot: { position: { segment: 0, entry: 5 } } };
   const of = { segment, types: RESERVED_TYPES };
   const set = encodeEntry(entryAt(LOG, { segment: 0, entry: 3 }));
   const snapshot = (entry: number, more: Item = {}): Item => ({

@@ -94,7 +94,7 @@ class DividedOrders extends MappedLogs {
 
   /** The last snapshots of all recorded segments. */
   async lastSnapshots(log: LogId): Promise<(number | undefined)[]> {
-    return (await Array.fromAsync(this.books.segments(log))).map(({ lastSnapshot }) => lastSnapshot);
+    return (await Array.fromAsync(this.books.segments(log))).map(({ lastSnapshot }) => lastSnapshot?.position.entry);
   }
 
   async isReplayed(log: LogId): Promise<boolean | null> {

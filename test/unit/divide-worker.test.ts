@@ -148,7 +148,7 @@ describe('a divide job', () => {
     const results = await sheets.runWith(deps, [{ kind: 'divide', log }]);
     expect(results.map(({ outcome }) => outcome)).toEqual(['divided', 'built']);
     const [segment] = await sheets.tables.newestSegments(log, 1);
-    expect(segment?.lastSnapshot).toBe(6);
+    expect(segment?.lastSnapshot?.position.entry).toBe(6);
     expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
   });
 

@@ -29,7 +29,7 @@ async function logOf(steps: readonly Step[]) {
   for (const step of steps) {
     if (step === 'segment') {
       const [segment] = await store.newestSegments(log, 1, CONSISTENT);
-      if (segment !== undefined) await store.advanceLastSnapshot(log, at(segment.segment, 0));
+      if (segment !== undefined) await store.advanceLastSnapshot(log, { position: at(segment.segment, 0) });
       await client.startSegment(log);
     } else if ('adds' in step) {
       await client.addEntries(
@@ -103,7 +103,7 @@ describe('the numbers of entries', () => {
     expect(await client.addEntry(log, set)).toEqual({ position: at(0, 4) });
     expect(await client.addEntries(log, [set, set])).toEqual({ first: at(0, 5), last: at(0, 6) });
     expect(await client.addSnapshot(log)).toEqual({ position: at(0, 7) });
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await client.startSegment(log);
     const numbers = (await entriesOf(store, log)).map(({ number }) => number);
     expect(numbers).toEqual([0, 1, 2, ...Array.from({ length: 7 }, () => undefined)]);
@@ -150,7 +150,7 @@ describe('the position of a number', () => {
     const foreign = await addForeign(store, log);
     const { client } = testLogClient({ store });
     await client.addEntries(log, [set, set]);
-    await store.advanceLastSnapshot(log, at(1, 0));
+    await store.advanceLastSnapshot(log, { position: at(1, 0) });
     await client.startSegment(log);
     const source = { store: unarchived(store), types };
     for (const { number, position } of (await entriesOf(store, log)).filter(isOwn)) {

@@ -89,7 +89,7 @@ describe('reading the feed', () => {
   test('finds the end while an epoch begins', async () => {
     const { fed, feed } = await twoLogs();
     const before = await fed.tables.newestSegments(FEED_LOG, 2, { consistent: true });
-    await fed.tables.advanceLastSnapshot(FEED_LOG, { segment: 0, entry: 0 });
+    await fed.tables.advanceLastSnapshot(FEED_LOG, { position: { segment: 0, entry: 0 } });
     await fed.logs.client.startSegment(FEED_LOG);
     vi.spyOn(fed.tables, 'newestSegments').mockResolvedValueOnce(before);
     expect(await feed.end()).toBe(checkpointOf({ segment: 1, entry: 1 }));

@@ -22,7 +22,7 @@ import { archiveKey, bodyKey, rootKey, rootPrefix } from '../../src/store/keys.t
 import { DAMAGED_ROOT } from '../support/damage.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
 import { show } from '../support/models/random-reducers.ts';
-import { expired, expiring, ON_HOLD } from '../support/segments.ts';
+import { expired, expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 
 const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0x2a, 0x3b, 0x4c, 0x5d, 0x6e, 0x7f];
 const position = { segment: 258, entry: 17 };
@@ -391,7 +391,7 @@ describe('segment items', () => {
         log: LOG,
         segment: 7,
         created: NOON,
-        lastSnapshot: 0,
+        lastSnapshot: lastAt(7, 0),
         archive: { key: ARCHIVE_7, hash: new Uint8Array(32).fill(0xa7) },
       },
       {

@@ -96,7 +96,7 @@ describe('createLog', () => {
   test('it writes the reserved types of the log', async () => {
     const { client, store } = testLogClient({ types: new ReservedTypes({ snapshot: 'snap', endSegment: 'end' }) });
     const log = await client.createLog();
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await client.startSegment(log);
     const { entries } = await client.query(log, { from: 'start' });
     expect((await allEntries(entries)).map(({ type }) => type)).toEqual(['snap', 'end', 'snap']);
@@ -117,7 +117,7 @@ describe('createLog', () => {
     async (ms) => {
       const { client, store, blobs, requests, clock } = testLogClient();
       const log = await client.createLog();
-      await store.advanceLastSnapshot(log, at(0, 0));
+      await store.advanceLastSnapshot(log, { position: at(0, 0) });
       clock.ms = ms;
       requests.length = 0;
       const large = { type: 'Set', version: 1, body: 'x'.repeat(20_000) };
@@ -249,7 +249,7 @@ describe('addEntry', () => {
     const { client } = testLogClient({ store });
     const log = await client.createLog();
     await store.freeze(log);
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await testLogClient({ store }).client.startSegment(log);
     expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1), number: 1 });
     const fresh = testLogClient({ store });
@@ -266,7 +266,7 @@ describe('addEntry', () => {
     const store = new StaleSegments();
     const owner = testLogClient({ store }).client;
     const log = await owner.createLog();
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await owner.startSegment(log);
     const { client, requests } = testLogClient({ store });
     expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1), number: 1 });
@@ -305,7 +305,7 @@ describe('addEntry', () => {
   test.each(MALFORMED)('it writes after an entry with %s', async (fault) => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     const spoil = (entry: number) => store.putItems([malformedItem(log, at(0, entry), fault)]);
     const fresh = () => testLogClient({ store }).client;
     await spoil(1);
@@ -323,7 +323,7 @@ describe('addEntry', () => {
     const { client } = testLogClient({ store });
     const log = await client.createLog();
     await store.putItems([malformedItem(log, at(0, 1), 'no type')]);
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await store.freeze(log);
     await testLogClient({ store }).client.startSegment(log);
     await store.deleteEntries(log, 0, [2]);
@@ -601,7 +601,7 @@ describe('the newest snapshot in an answer', () => {
   test('it may be in a later segment', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     const { position } = await client.startSegment(log);
     const standing = { snapshot: at(0, 0) };
     expect(await client.addEntry(log, set(1), standing)).toEqual({ position: at(1, 1), number: 1 });
@@ -633,7 +633,7 @@ describe('the newest snapshot in an answer', () => {
     const { client } = testLogClient({ store });
     const log = await client.createLog();
     await client.addSnapshot(log);
-    await store.advanceLastSnapshot(log, at(0, 1));
+    await store.advanceLastSnapshot(log, { position: at(0, 1) });
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2), number: 1 });
   });
 
@@ -655,7 +655,7 @@ describe('the newest snapshot in an answer', () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await client.addSnapshot(log);
-    await store.advanceLastSnapshot(log, at(0, 1));
+    await store.advanceLastSnapshot(log, { position: at(0, 1) });
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2), number: 1 });
     const answer = await client.query(log, { from: at(0, 1), snapshot: at(0, 0) });
     expect(answer).not.toHaveProperty('lastSnapshot');
@@ -666,7 +666,7 @@ describe('the newest snapshot in an answer', () => {
 async function complete(store: LogStore, log: LogId, position: Position): Promise<CompletedSnapshot> {
   const root = { key: rootKey(log, position, '0'.repeat(64)) };
   await store.completeSnapshot(log, position, root);
-  await store.advanceLastSnapshot(log, position);
+  await store.advanceLastSnapshot(log, { position });
   return { position, root };
 }
 
@@ -675,7 +675,7 @@ describe('startSegment', () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     await client.addEntry(log, set(1));
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     requests.length = 0;
     expect(await client.startSegment(log)).toEqual({ segment: 1, position: at(1, 0) });
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'startSegment']);
@@ -693,7 +693,7 @@ describe('startSegment', () => {
     const refused = client.startSegment(log);
     await expect(refused).rejects.toThrow(SegmentWithoutSnapshotError);
     await expect(refused).rejects.toMatchObject({ log, segment: 0 });
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await client.startSegment(log);
     await expect(client.startSegment(log)).rejects.toThrow(SegmentWithoutSnapshotError);
     expect(await store.newestSegments(log, 9, CONSISTENT)).toHaveLength(2);
@@ -704,7 +704,7 @@ describe('startSegment', () => {
     const { client } = testLogClient({ store });
     const log = await client.createLog();
     await store.freeze(log);
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     expect(await client.startSegment(log)).toEqual({ segment: 1, position: at(1, 0) });
   });
 });
@@ -813,7 +813,7 @@ describe('query', () => {
     await poll();
     await client.addEntry(log, set(1));
     await poll();
-    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.advanceLastSnapshot(log, { position: at(0, 0) });
     await client.startSegment(log);
     await poll();
     await poll();

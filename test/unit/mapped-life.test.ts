@@ -125,7 +125,9 @@ describe('a mapped log in a pipeline', () => {
     const life = new MappedLife();
     const log = await life.create(47);
     expect(kinds(await life.sweep())).toEqual(['snapshot 4/6']);
-    expect(await life.store.getSegment(log, 4, CONSISTENT)).toMatchObject({ lastSnapshot: 6 });
+    expect(await life.store.getSegment(log, 4, CONSISTENT)).toMatchObject({
+      lastSnapshot: { position: { segment: 4, entry: 6 } },
+    });
     expect(kinds(await life.sweep())).toEqual(['archive 0', 'archive 1', 'archive 2']);
     expect(kinds(await life.sweep())).toEqual(['expire 0', 'expire 1', 'expire 2']);
     expect(kinds(await life.sweep())).toEqual([]);

@@ -112,7 +112,7 @@ describe('a mapped log', () => {
     const logs = new MappedLogs();
     const { store } = logs;
     const log = await logs.create(35);
-    await store.advanceLastSnapshot(log, { segment: 2, entry: 6 });
+    await store.advanceLastSnapshot(log, { position: { segment: 2, entry: 6 } });
     for (let index = 3; index < 35; index++) logs.items.delete(orderItem(log, index));
     const numbers = (segments: readonly { readonly segment: number }[]) => segments.map(({ segment }) => segment);
     expect(numbers(await store.newestSegments(log, 2, CONSISTENT))).toEqual([2, 1]);

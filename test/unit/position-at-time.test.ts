@@ -25,7 +25,7 @@ async function logOf(steps: readonly Step[]) {
     if (does === 'add') await client.addEntry(log, { type: 'Set', version: 1 });
     else {
       const [newest] = await tables.newestSegments(log, 1, CONSISTENT);
-      await tables.advanceLastSnapshot(log, at(newest?.segment ?? 0, 0));
+      await tables.advanceLastSnapshot(log, { position: at(newest?.segment ?? 0, 0) });
       await client.startSegment(log);
     }
   }

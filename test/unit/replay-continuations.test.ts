@@ -77,7 +77,11 @@ async function forge(sheet: SheetLog, by: Position): Promise<Position> {
   const position = await sheet.snapshot();
   const forged = encodeRoot(sheet.deps.platform, { ...(await sheet.root(by)), position });
   await sheet.tables.completeSnapshot(sheet.log, position, { inline: forged.stored });
-  await sheet.tables.advanceLastSnapshot(sheet.log, position, await sheet.lastSnapshot(position.segment));
+  await sheet.tables.advanceLastSnapshot(
+    sheet.log,
+    { position },
+    (await sheet.segmentItem(position.segment)).lastSnapshot,
+  );
   return position;
 }
 

@@ -54,7 +54,11 @@ describe('the replay function', () => {
     const forged = await sheet.snapshot();
     const { stored } = encodeRoot(sheet.deps.platform, { ...(await sheet.root(position)), position: forged });
     await sheet.tables.completeSnapshot(LOG, forged, { inline: stored });
-    await sheet.tables.advanceLastSnapshot(LOG, forged, await sheet.lastSnapshot(forged.segment));
+    await sheet.tables.advanceLastSnapshot(
+      LOG,
+      { position: forged },
+      (await sheet.segmentItem(forged.segment)).lastSnapshot,
+    );
     expect(await run({ log: LOG })).toMatchObject({ equal: false });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');

@@ -30,7 +30,11 @@ async function forge(sheet: SheetLog, position: Position, by: Position): Promise
   const root = await sheet.root(by);
   const forged = encodeRoot(sheet.deps.platform, { ...root, position });
   await sheet.tables.completeSnapshot(sheet.log, position, { inline: forged.stored });
-  await sheet.tables.advanceLastSnapshot(sheet.log, position, await sheet.lastSnapshot(position.segment));
+  await sheet.tables.advanceLastSnapshot(
+    sheet.log,
+    { position },
+    (await sheet.segmentItem(position.segment)).lastSnapshot,
+  );
 }
 
 describe('replay', () => {

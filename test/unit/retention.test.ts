@@ -12,13 +12,19 @@ import {
   type RetentionPolicy,
 } from '../../src/retention/retention-policy.ts';
 import { LOG, NOON } from '../support/logs.ts';
-import { expired, expiring } from '../support/segments.ts';
+import { expired, expiring, lastAt } from '../support/segments.ts';
 
 const DAY = 24 * 3600;
 
 /** Closes segment 0 on day 0, and every other one a day after the one before. */
 function segment(number: number, overrides: Partial<Segment> = {}): Segment {
-  return { log: LOG, segment: number, created: NOON + (number - 1) * DAY, lastSnapshot: 7, ...overrides };
+  return {
+    log: LOG,
+    segment: number,
+    created: NOON + (number - 1) * DAY,
+    lastSnapshot: lastAt(number, 7),
+    ...overrides,
+  };
 }
 
 function policy(overrides: Partial<RetentionPolicy> = {}): RetentionPolicy {
@@ -64,7 +70,7 @@ describe('planRetention: segments that may expire', () => {
     },
     {
       name: 'a segment covered by a snapshot at entry 0',
-      segments: [segment(0), segment(1, { lastSnapshot: 0 })],
+      segments: [segment(0), segment(1, { lastSnapshot: lastAt(1, 0) })],
       jobs: ['archive 0'],
     },
     {
@@ -333,7 +339,7 @@ describe('keepsSnapshot', () => {
 
 describe('isCovered', () => {
   test('a complete snapshot of the next segment covers it, even one at its entry 0', () => {
-    expect(isCovered(segment(3), segment(4, { lastSnapshot: 0 }))).toBe(true);
+    expect(isCovered(segment(3), segment(4, { lastSnapshot: lastAt(4, 0) }))).toBe(true);
   });
 
   const LAYOUT = { layout: { first: 0, items: 10, snapshotEvery: 10 } };
@@ -349,11 +355,11 @@ describe('isCovered', () => {
   test('the segment with the newest item of a mapped log does not expire', () => {
     const archived = { ...LAYOUT, ...ARCHIVED };
     const of = (...segments: Segment[]) => plan({ name: 'expire', policy: { expire: 'ttl' }, segments, jobs: [] });
-    expect(of(segment(0, archived), segment(1, { ...LAYOUT, lastSnapshot: 0 }))).toEqual([]);
-    expect(of(segment(0, archived), segment(1, { ...LAYOUT, lastSnapshot: 11 }))).toEqual(['expire 0']);
-    expect(of(segment(0, archived), segment(1, archived), segment(2, { ...LAYOUT, lastSnapshot: 0 }))).toEqual([
-      'expire 0',
-    ]);
+    expect(of(segment(0, archived), segment(1, { ...LAYOUT, lastSnapshot: lastAt(1, 0) }))).toEqual([]);
+    expect(of(segment(0, archived), segment(1, { ...LAYOUT, lastSnapshot: lastAt(1, 11) }))).toEqual(['expire 0']);
+    expect(
+      of(segment(0, archived), segment(1, archived), segment(2, { ...LAYOUT, lastSnapshot: lastAt(2, 0) })),
+    ).toEqual(['expire 0']);
   });
 
   test.each([

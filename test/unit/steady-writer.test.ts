@@ -110,7 +110,11 @@ const CASES: readonly Case[] = [
     },
     run: async (deps, { log }) => {
       const [newest] = await deps.tables.newestSegments(log, 1, { consistent: true });
-      return runJob(deps, { kind: 'flush', log, position: { segment: 1, entry: newest?.lastSnapshot ?? 0 } });
+      return runJob(deps, {
+        kind: 'flush',
+        log,
+        position: { segment: 1, entry: newest?.lastSnapshot?.position.entry ?? 0 },
+      });
     },
     outcome: { outcome: 'flushed' },
   },
@@ -261,9 +265,9 @@ describe('beside an application that appends before each of its requests', () =>
     expect(await runJob(deps, { kind: 'snapshot', log, position: divided.position })).toMatchObject({
       outcome: 'built',
     });
-    expect((await logs.store.getSegment(log, divided.position.segment, { consistent: true }))?.lastSnapshot).toBe(
-      divided.position.entry,
-    );
+    expect(
+      (await logs.store.getSegment(log, divided.position.segment, { consistent: true }))?.lastSnapshot?.position.entry,
+    ).toBe(divided.position.entry);
     expect(requests).toBeLessThan(150);
   });
 

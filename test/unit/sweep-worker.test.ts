@@ -169,7 +169,7 @@ describe('a sweep finds a pending snapshot', () => {
       const { sent } = await sheets.sweep();
       expect(sent).toEqual([snapshotJob(log, position)]);
       expect(await sheets.run(...sent)).toMatchObject([{ outcome: 'present' }]);
-      expect((await sheets.tables.getSegment(log, 0))?.lastSnapshot).toBe(position.entry);
+      expect((await sheets.tables.getSegment(log, 0))?.lastSnapshot?.position).toEqual(position);
       expect((await sheets.sweep()).sent).toEqual([]);
     }
   });
@@ -875,8 +875,12 @@ async function expectWhole(sheets: SheetLogs, log: LogId, written: Map<Position,
     const range = { segment, from: 0, to: 1e9 };
     for await (const page of sheets.deps.store.entries(log, range, { consistent: true })) {
       for (const entry of page) {
-        if (entry.type !== 'Snapshot' || (archive !== undefined && entry.position.entry !== lastSnapshot)) continue;
-        if (sheets.policy.keepSnapshots === 'last' && entry.position.entry !== lastSnapshot) continue;
+        if (
+          entry.type !== 'Snapshot' ||
+          (archive !== undefined && entry.position.entry !== lastSnapshot?.position.entry)
+        )
+          continue;
+        if (sheets.policy.keepSnapshots === 'last' && entry.position.entry !== lastSnapshot?.position.entry) continue;
         const ref = rootOf(entry);
         if (ref === undefined) throw new Error('a Snapshot entry without a root');
         const { state } = await loadRoot(sheets.deps, { log, position: entry.position }, ref);

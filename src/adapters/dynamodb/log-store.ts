@@ -17,6 +17,7 @@ import {
   entryKey,
   HEAD_ATTRIBUTES,
   isOwnItem,
+  lastSnapshotAttributes,
   rootAttribute,
   segmentKey,
 } from '../../log/item-codec.ts';
@@ -38,11 +39,11 @@ import type {
   UnreadEntries,
 } from '../../log/log-store.ts';
 import { endAfter } from '../../log/newest.ts';
-import type { Expiry, Segment } from '../../log/segment.ts';
+import type { Expiry, LastSnapshot, Segment } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import { attributeChange } from './attribute-change.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
-import { DynamoDbSegmentLife, rootChange } from './segment-life.ts';
+import { changeAttributes, DynamoDbSegmentLife, rootChange, sameAttributes } from './segment-life.ts';
 
 export { isRetryable } from '../aws/dynamodb-error.ts';
 export { type Meter, TableMeter } from './requests.ts';
@@ -232,24 +233,20 @@ export class DynamoDbLogStore implements LogStore {
     return carried !== undefined && sameRoot(carried, to);
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
-    const isThere = from === undefined ? 'attribute_not_exists(L)' : 'L = :from';
+  async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
+    const { segment } = to.position;
+    const same = sameAttributes(from === undefined ? {} : lastSnapshotAttributes(from), ['L']);
+    const change = changeAttributes(lastSnapshotAttributes(to), ['L']);
     const written = await this.#requests.update({
       TableName: this.#segmentTable,
-      Key: segmentKey(log, position.segment),
-      UpdateExpression: 'SET L = :n',
-      ConditionExpression: `attribute_exists(S) AND ${isThere} AND attribute_not_exists(A)`,
-      ExpressionAttributeValues: {
-        ':n': { N: String(position.entry) },
-        ...(from !== undefined && { ':from': { N: String(from) } }),
-      },
+      Key: segmentKey(log, segment),
+      UpdateExpression: change.expression,
+      ConditionExpression: `attribute_exists(S) AND ${same.condition} AND attribute_not_exists(A)`,
+      ExpressionAttributeValues: { ...same.values, ...change.values },
     });
     if (written) return true;
-    const segment = await this.getSegment(log, position.segment, { consistent: true });
-    if (segment === undefined) {
-      throw new SegmentNotFoundError('the segment does not exist', { log, segment: position.segment });
-    }
-    return false;
+    if ((await this.getSegment(log, segment, { consistent: true })) !== undefined) return false;
+    throw new SegmentNotFoundError('the segment does not exist', { log, segment });
   }
 
   removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {

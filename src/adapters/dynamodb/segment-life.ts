@@ -73,7 +73,7 @@ export class DynamoDbSegmentLife {
       writes.push({
         ConditionCheck: {
           TableName: this.#entryTable,
-          Key: entryKey(log, { segment: number, entry: lastSnapshot }),
+          Key: entryKey(log, lastSnapshot.position),
           ConditionExpression: `${name} = :root`,
           ExpressionAttributeValues: { ':root': value },
         },
@@ -101,7 +101,7 @@ export class DynamoDbSegmentLife {
       },
     ];
     if (lastSnapshot !== undefined && root !== undefined) {
-      const entry = entryKey(log, { segment: number, entry: lastSnapshot });
+      const entry = entryKey(log, lastSnapshot.position);
       // A concurrent restore may put the entry back with the old root. The next rebuild replaces
       // that root too.
       if ((await this.#requests.get(this.#entryTable, entry, true)) !== undefined) {
@@ -232,7 +232,10 @@ export function rootChange(
 /**
  * A condition that the named attributes are as in `item`; those that `item` lacks must be absent.
  */
-function sameAttributes(item: Item, names: readonly string[]): { readonly condition: string; readonly values: Item } {
+export function sameAttributes(
+  item: Item,
+  names: readonly string[],
+): { readonly condition: string; readonly values: Item } {
   const values: Item = {};
   const conditions = names.map((name) => {
     const value = item[name];
@@ -244,7 +247,7 @@ function sameAttributes(item: Item, names: readonly string[]): { readonly condit
 }
 
 /** An update that sets the named attributes as in `item`, and removes those that `item` lacks. */
-function changeAttributes(
+export function changeAttributes(
   item: Item,
   names: readonly string[],
 ): { readonly expression: string; readonly values: Item } {

@@ -17,7 +17,7 @@ import { lostItem } from '../../log/last-snapshot.ts';
 import type { AheadAppender, EntryAppender, TableReader } from '../../log/log-store.ts';
 import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
 import { endAfter, queryNewestSegments } from '../../log/newest.ts';
-import { isFrozen, type Segment } from '../../log/segment.ts';
+import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
 import { hasStop, writeStop } from '../../snapshot/stop.ts';
@@ -197,7 +197,8 @@ async function divideMapped(
     segments > 0 ? { outcome: 'registered', segments } : { outcome: 'undivided', reason: 'not due' };
   const [newest] = await tables.newestSegments(log, 1, { consistent: true });
   if (newest === undefined) return nothing;
-  const { segment, lastSnapshot: complete = -1 } = newest;
+  const { segment } = newest;
+  const complete = coveredEntries(newest) - 1;
   const count = new TailCount(types, complete);
   const range = { segment, from: complete + 1, to: MAX_NUMBER + 1 };
   for await (const page of tables.items(log, range, { consistent: true })) for (const item of page) count.add(item);
@@ -216,7 +217,7 @@ async function divideMapped(
 async function requireEnd(tables: TableReader, segment: Segment): Promise<void> {
   if (isFrozen(segment)) return;
   const end = await tables.newestEntry(segment.log, segment.segment, { consistent: true });
-  if ((end?.position.entry ?? -1) < (segment.lastSnapshot ?? -1)) throw lostItem(segment);
+  if ((end?.position.entry ?? -1) + 1 < coveredEntries(segment)) throw lostItem(segment);
 }
 
 /**
@@ -256,7 +257,7 @@ class CountedEnd {
   constructor({ types, division }: Pick<DivideDeps, 'types' | 'division'>, segment: Segment) {
     this.segment = segment;
     this.#types = types;
-    this.#last = division.segmentEvery.bytes === undefined ? (segment.lastSnapshot ?? -1) : -1;
+    this.#last = division.segmentEvery.bytes === undefined ? coveredEntries(segment) - 1 : -1;
     this.#count = new TailCount(types, this.#last);
   }
 

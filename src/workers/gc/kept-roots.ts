@@ -94,7 +94,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     if (A !== undefined && 'S' in A) foreign.add(A.S);
     const texts = { externals, foreign };
     const found = await Array.fromAsync(all ? snapshotsOf(deps, segment, texts) : lastSnapshotOf(deps, segment));
-    const isOwn = found.some(({ position }) => position.entry === lastSnapshot);
+    const isOwn = found.some(({ position }) => position.entry === lastSnapshot?.position.entry);
     const mayBeForeign = lastSnapshot !== undefined && !isOwn && !mayLackEntries(segment);
     if (mayBeForeign && (await foreignPointer(deps.store, segment)) === undefined) throw lastWithoutRoot(segment);
     const kept = isOwn || mayLackEntries(segment) ? segment : { ...segment, lastSnapshot: undefined };
@@ -145,7 +145,8 @@ export function keepsRoot(
     dropped,
   }: { readonly keepSnapshots: RetentionPolicy['keepSnapshots']; readonly dropped: ReadonlyMap<string, number> },
 ): boolean {
-  const wasDropped = entry !== segment.lastSnapshot && dropped.has(droppedName({ segment: segment.segment, entry }));
+  const wasDropped =
+    entry !== segment.lastSnapshot?.position.entry && dropped.has(droppedName({ segment: segment.segment, entry }));
   return !wasDropped && keepsSnapshot(segment, entry, keepSnapshots);
 }
 
@@ -175,10 +176,10 @@ async function* snapshotsOf(
 
 async function* lastSnapshotOf(
   deps: KeptRootsDeps,
-  { log, segment, lastSnapshot: last }: Segment,
+  { log, lastSnapshot }: Segment,
 ): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
-  if (last === undefined) return;
-  const position = { segment, entry: last };
+  if (lastSnapshot === undefined) return;
+  const { position } = lastSnapshot;
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   const ref = entry && rootOf(entry);
   if (ref !== undefined) yield { position, ref };

@@ -76,10 +76,10 @@ export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<Seg
   const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
   const pointers = await Promise.all(segments.map((segment) => hasForeignPointer(deps, segment)));
   const now = deps.now();
-  return segments.map(({ segment, lastSnapshot = null, archive, expiry, foreign }, i) => ({
+  return segments.map(({ segment, lastSnapshot, archive, expiry, foreign }, i) => ({
     segment,
     entries: entries[i] ?? 0,
-    lastSnapshot: pointers[i] === true ? null : lastSnapshot,
+    lastSnapshot: pointers[i] === true ? null : (lastSnapshot?.position.entry ?? null),
     archived: archive !== undefined,
     expires: expiry === undefined || expiry.state === 'on hold' ? null : expiry.at,
     onHold: expiry?.state === 'on hold',

@@ -144,7 +144,7 @@ class Verification {
     if (pointer !== undefined) this.#foreign.push(pointer);
     if (lastSnapshot === undefined || pointer !== undefined || mayLackEntries(segment)) return;
     if (this.#problems.some(({ part, snapshot }) => part === 'archive' && snapshot.segment === segment.segment)) return;
-    const snapshot = { segment: segment.segment, entry: lastSnapshot };
+    const snapshot = lastSnapshot.position;
     await this.#check({ snapshot, part: 'root' }, async () => {
       const entry = await this.#deps.store.getEntry(this.#log, snapshot, { consistent: true });
       const isNamed = entry?.type === this.#types.snapshot && rootOf(entry) !== undefined;

@@ -39,17 +39,17 @@ export async function usableParts(
   segment: Segment,
   { parts, root }: { readonly parts: readonly ArchivePart[]; readonly root: RootRef | undefined },
 ): Promise<UsableParts> {
-  const { lastSnapshot } = segment;
+  const last = segment.lastSnapshot?.position.entry;
   const { types } = deps;
   const usable: ArchivePart[] = [];
-  const last: StoredItem[] = [];
+  const ends: StoredItem[] = [];
   for (const part of parts) {
     const found = await unlessUnreadable(async () => {
       const archive = await openPart(deps, segment, { part, from: usable.at(-1)?.to ?? 0 });
       const isOfMapping = archive.maker === undefined;
       if (!isOfMapping || part.to <= archive.first || archive.framesBefore(part.to) !== part.to) return undefined;
-      if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {
-        const item = await itemOf(archive, lastSnapshot);
+      if (last !== undefined && last >= archive.first && last < part.to) {
+        const item = await itemOf(archive, last);
         const archived = item && rootOf(decodeEntry(item));
         if (archived === undefined || root === undefined || !sameRoot(archived, root)) return undefined;
       }
@@ -57,11 +57,11 @@ export async function usableParts(
     });
     if (found === undefined) break;
     usable.push(part);
-    last.push(found);
+    ends.push(found);
   }
-  for (; usable.length > 0; usable.pop(), last.pop()) {
+  for (; usable.length > 0; usable.pop(), ends.pop()) {
     const { to } = usable.at(-1) ?? { to: 0 };
-    const item = last.at(-1);
+    const item = ends.at(-1);
     const range = { segment: segment.segment, from: to - 1, to };
     const [stored] = (await Array.fromAsync(deps.tables.items(segment.log, range, { consistent: true }))).flat();
     if (item === undefined || stored === undefined || !sameEntry(item, stored, { segment, types })) continue;

@@ -210,7 +210,7 @@ async function* withRoot(
   const attribute = root && rootAttribute(root);
   for await (const page of items) {
     yield page.map((item) => {
-      if (attribute === undefined || item.N?.N !== String(lastSnapshot)) return item;
+      if (attribute === undefined || item.N?.N !== String(lastSnapshot?.position.entry)) return item;
       const { B: _, E: __, ...bare } = item;
       return { ...bare, [attribute.name]: attribute.value };
     });
@@ -239,8 +239,7 @@ async function rootToArchive(
   if (hasForeignArchive(segment) && !replaceForeign) return notRetained({ kind: 'archive', log, segment: number });
   requireNotExpiring(segment);
   if (last === undefined && segment.foreign?.L === undefined) return { root: undefined };
-  const position = last === undefined ? undefined : { segment: number, entry: last };
-  const entry = position && (await tables.getEntry(log, position, { consistent: true }));
+  const entry = last && (await tables.getEntry(log, last.position, { consistent: true }));
   const root = entry && rootOf(entry);
   if (root !== undefined) return { root };
   const pointer = await foreignPointer(tables, segment);

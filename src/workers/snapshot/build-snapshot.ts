@@ -193,8 +193,9 @@ async function pointerInTheWay(
   { segment, search }: { readonly segment: Segment | undefined; readonly search: SnapshotSearch },
 ): Promise<ForeignPart | undefined> {
   // If it names this entry, nothing moves: the root completes the snapshot that it names.
-  if (segment?.lastSnapshot === position.entry) return undefined;
-  const isLate = (segment?.lastSnapshot ?? -1) > position.entry;
+  const last = segment?.lastSnapshot?.position.entry ?? -1;
+  if (last === position.entry) return undefined;
+  const isLate = last > position.entry;
   if (segment !== undefined && (isLate || segment.foreign !== undefined)) return foreignPointer(store, segment);
   return search.foreign.find((part) => part.kind === 'pointer' && part.segment === position.segment);
 }

@@ -6,7 +6,7 @@ import { type Entry, isForeignRoot, rootOf } from '../../log/entry.ts';
 import type { ForeignPart } from '../../log/foreign.ts';
 import { foreignPointer } from '../../log/last-snapshot.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
-import { hasForeignArchive, type Segment } from '../../log/segment.ts';
+import { hasForeignArchive, type LastSnapshot, type Segment } from '../../log/segment.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
@@ -21,7 +21,7 @@ export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
   /** Whether another program wrote onto the Snapshot entry. */
   readonly isForeign?: boolean;
   /** Last Snapshot of the segment, if logfold wrote it. */
-  readonly last?: number | undefined;
+  readonly last?: LastSnapshot | undefined;
 }
 
 /**
@@ -41,8 +41,8 @@ export async function* rebuildTargets(
     const from = segment.segment === after?.segment ? after.entry + 1 : 0;
     if (segment.archive !== undefined) {
       const archived = await requireArchive(deps, segment);
-      if (archived.lastSnapshot === undefined || archived.lastSnapshot < from) continue;
-      const position = { segment: archived.segment, entry: archived.lastSnapshot };
+      const { position } = archived.lastSnapshot ?? {};
+      if (position === undefined || position.entry < from) continue;
       const { created } = await requireSnapshotEntry(deps, { log, position });
       yield { position, created, archived };
       continue;
@@ -66,7 +66,8 @@ export async function* rebuildTargets(
       const isForeign = isForeignRoot(entry);
       if (isForeign && !replaceForeign) pass(foreignRoot(entry));
       else {
-        const isAsked = isForeign || rootOf(entry) !== undefined || position.entry === segment.lastSnapshot;
+        const isAsked =
+          isForeign || rootOf(entry) !== undefined || position.entry === segment.lastSnapshot?.position.entry;
         entries.push({ position, created, isForeign, isAsked, last });
       }
     }
@@ -81,8 +82,8 @@ export async function* rebuildTargets(
 
 /** Whether Last Snapshot names a pending snapshot, which a rebuild completes. */
 async function isPendingSnapshot({ store, types }: RebuildTargetDeps, log: LogId, segment: Segment): Promise<boolean> {
-  const position = { segment: segment.segment, entry: segment.lastSnapshot ?? 0 };
-  const entry = await store.getEntry(log, position, { consistent: true });
+  const position = segment.lastSnapshot?.position;
+  const entry = position && (await store.getEntry(log, position, { consistent: true }));
   return entry?.type === types.snapshot && !isForeignRoot(entry);
 }
 

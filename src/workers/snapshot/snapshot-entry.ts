@@ -14,7 +14,7 @@ import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
 import { findSnapshot, foreignPointer } from '../../log/last-snapshot.ts';
 import type { ForeignRemover, LogReader, SnapshotPublisher } from '../../log/log-store.ts';
 import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
-import { isFrozen } from '../../log/segment.ts';
+import { coveredEntries, isFrozen, type LastSnapshot } from '../../log/segment.ts';
 import { otherReducer } from '../../snapshot/build.ts';
 import { isDamage } from '../../snapshot/progress.ts';
 import type { Root } from '../../snapshot/root.ts';
@@ -126,13 +126,13 @@ const ATTEMPTS = 10;
 export async function advanceTo(
   deps: ForeignDeps & { readonly tables: SnapshotPublisher },
   { log, position }: SnapshotPlace,
-  from: number | undefined,
+  from: LastSnapshot | undefined,
 ): Promise<ForeignPart | undefined> {
   const { store, tables, replaceForeign } = deps;
   let seen = from;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    if (seen !== undefined && seen >= position.entry) return undefined;
-    if (await tables.advanceLastSnapshot(log, position, seen)) return undefined;
+    if (seen !== undefined && seen.position.entry >= position.entry) return undefined;
+    if (await tables.advanceLastSnapshot(log, { position }, seen)) return undefined;
     const segment = await store.getSegment(log, position.segment, { consistent: true });
     if (segment === undefined || isFrozen(segment)) return undefined;
     const part = await foreignPointer(store, segment);
@@ -160,7 +160,7 @@ export async function advanceToCarried(
   const { log, position } = place;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
   if (segment !== undefined && isFrozen(segment)) return undefined;
-  if ((segment?.lastSnapshot ?? -1) >= position.entry) return undefined;
+  if (coveredEntries(segment) > position.entry) return undefined;
   const part = segment && (await foreignPointer(deps.store, segment));
   if (part !== undefined && deps.replaceForeign !== true) return part;
   await readCarried(place, carried, () => readWhole(deps, place, carried));

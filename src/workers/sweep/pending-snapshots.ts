@@ -4,7 +4,7 @@ import { type ForeignPart, foreignOf } from '../../log/foreign.ts';
 import { decodeEntry, entryPlace } from '../../log/item-codec.ts';
 import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
-import { isFrozen, type Segment } from '../../log/segment.ts';
+import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
 import type { SweptEnd } from './swept-end.ts';
 import type { SweptTail } from './swept-tail.ts';
 
@@ -65,9 +65,9 @@ export async function findPendingSnapshots(
   // A closed segment needs one snapshot. The first snapshot of the next segment covers the others.
   const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
   if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return none;
-  const from = thorough || replaced || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
+  const from = thorough || replaced ? 0 : coveredEntries(segment);
   // The end of the log is the entry of Last Snapshot itself if no entry follows it.
-  const first = end === undefined ? from : Math.min(from, lastSnapshot ?? 0);
+  const first = end === undefined ? from : Math.min(from, lastSnapshot?.position.entry ?? 0);
   const range = { segment: segment.segment, from: first, to: MAX_NUMBER + 1 };
   const pending: Entry[] = [];
   const foreign = [...shown];
@@ -85,7 +85,7 @@ export async function findPendingSnapshots(
       if (isForeignRoot(entry)) foreign.push({ kind: 'root', log, ...position });
       if (isForeignRoot(entry) && !replaceForeign) continue;
       // A worker may have died after it wrote the root and before it moved Last Snapshot.
-      const done = rootOf(entry) !== undefined && !replaced && position.entry <= (lastSnapshot ?? -1);
+      const done = rootOf(entry) !== undefined && !replaced && position.entry < coveredEntries(segment);
       if (!done) pending.push(entry);
     }
   }

@@ -1,7 +1,7 @@
 import type { StoredItem } from '../../log/attribute.ts';
 import { type DivisionPolicy, isSegmentDue, isSnapshotDue, isVirtualDue } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
-import type { Segment } from '../../log/segment.ts';
+import { coveredEntries, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 
 /** Which entries are young. */
@@ -42,7 +42,7 @@ export class SweptTail {
   constructor(segment: Segment, options: SweptTailOptions) {
     this.#segment = segment;
     this.#options = options;
-    this.#last = segment.lastSnapshot ?? -1;
+    this.#last = coveredEntries(segment) - 1;
     this.#all = new TailCount(options.types, this.#last);
     this.#settled = new TailCount(options.types, this.#last);
   }

@@ -121,9 +121,11 @@ export class FeedWorld extends World {
     const entries = this.entriesOf(log);
     const [newest] = await this.tables.newestSegments(log, 1, { consistent: true });
     if (newest === undefined) return 0;
-    const { lastSnapshot = 0, segment } = newest;
+    const { lastSnapshot, segment } = newest;
     const kept = entries.findLastIndex(({ type, position }) => {
-      return type !== 'Counted' || position.segment !== segment || position.entry <= lastSnapshot;
+      return (
+        type !== 'Counted' || position.segment !== segment || position.entry <= (lastSnapshot?.position.entry ?? 0)
+      );
     });
     const most = Math.min(entries.length - 1 - kept, MAX_BATCH_ITEMS);
     if (most === 0) return 0;

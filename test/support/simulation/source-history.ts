@@ -263,7 +263,7 @@ class SourceHistory {
   async #lastSnapshot(): Promise<number | undefined> {
     const found = (await this.#segments()).findLast(({ lastSnapshot }) => lastSnapshot !== undefined);
     if (found?.lastSnapshot === undefined) return undefined;
-    return found.segment * SEGMENT + (found.lastSnapshot / (BLOCK + 1)) * BLOCK;
+    return found.segment * SEGMENT + (found.lastSnapshot.position.entry / (BLOCK + 1)) * BLOCK;
   }
 
   /** At operation number `troubleAt`, the application writes or the process crashes. */

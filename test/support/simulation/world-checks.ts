@@ -66,7 +66,8 @@ export class StepChecks {
     this.#losses = blobs.losses;
     for (const log of logs) {
       for await (const item of store.segments(log)) {
-        const { segment, lastSnapshot } = item;
+        const { segment } = item;
+        const lastSnapshot = item.lastSnapshot?.position.entry;
         const before = this.#last.get(`${log}/${segment}`) ?? -1;
         if ((lastSnapshot ?? -1) < before) throw new Error(`Last Snapshot of ${log}/${segment} moved back`);
         if (lastSnapshot === undefined) continue;
@@ -427,8 +428,8 @@ function isBeforeLostStart(world: World, log: LogId, position: Position): boolea
 
 async function newestLastSnapshot(world: World, log: LogId): Promise<Position | undefined> {
   const positions: Position[] = [];
-  for await (const { segment, lastSnapshot } of world.store.segments(log)) {
-    if (lastSnapshot !== undefined) positions.push({ segment, entry: lastSnapshot });
+  for await (const { lastSnapshot } of world.store.segments(log)) {
+    if (lastSnapshot !== undefined) positions.push(lastSnapshot.position);
   }
   return positions.at(-1);
 }

@@ -35,8 +35,8 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
       intercept('completeSnapshot', () => inner.completeSnapshot(log, position, root, id)),
     replaceRoot: (log, position, from, to) =>
       intercept('replaceRoot', () => inner.replaceRoot(log, position, from, to)),
-    advanceLastSnapshot: (log, position, from) =>
-      intercept('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position, from)),
+    advanceLastSnapshot: (log, to, from) =>
+      intercept('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, to, from)),
     removeForeign: (place, attributes) => intercept('removeForeign', () => inner.removeForeign(place, attributes)),
     setArchive: (segment, archive) => intercept('setArchive', () => inner.setArchive(segment, archive)),
     replaceArchive: (segment, archive) => intercept('replaceArchive', () => inner.replaceArchive(segment, archive)),

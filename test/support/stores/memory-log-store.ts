@@ -22,6 +22,7 @@ import {
   encodeSegment,
   entryPlace,
   isOwnItem,
+  lastSnapshotAttributes,
   rootAttribute,
 } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../../../src/log/item-size.ts';
@@ -39,7 +40,14 @@ import type {
   UnreadEntries,
 } from '../../../src/log/log-store.ts';
 import { endAfter } from '../../../src/log/newest.ts';
-import { type Expiry, expiresAt, hasArchive, type Segment, sameArchive } from '../../../src/log/segment.ts';
+import {
+  type Expiry,
+  expiresAt,
+  hasArchive,
+  type LastSnapshot,
+  type Segment,
+  sameArchive,
+} from '../../../src/log/segment.ts';
 import { type ItemPlace, MemoryTable, partOf } from './memory-table.ts';
 
 export interface MemoryLogStoreOptions {
@@ -165,12 +173,13 @@ export class MemoryLogStore implements LogStore {
     return true;
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
-    const { segment, entry } = position;
+  async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
+    const { segment } = to.position;
     const stored = this.#segment(log, segment);
     if (stored === undefined) throw new SegmentNotFoundError('the segment does not exist', { log, segment });
-    if (hasArchive(stored) || stored.foreign?.L !== undefined || stored.lastSnapshot !== from) return false;
-    return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
+    if (hasArchive(stored) || stored.foreign?.L !== undefined || !isDeepStrictEqual(stored.lastSnapshot, from))
+      return false;
+    return this.#segments.update({ partition: log, sort: segment }, { ...lastSnapshotAttributes(to) });
   }
 
   async removeForeign({ log, segment, entry }: LogItemPlace, attributes: Item): Promise<boolean> {
@@ -196,10 +205,10 @@ export class MemoryLogStore implements LogStore {
     const { log, segment: number, lastSnapshot } = segment;
     const stored = this.#segment(log, number);
     if (stored?.archive === undefined || segment.archive === undefined) return false;
-    const isSame = sameArchive(stored.archive, segment.archive) && stored.lastSnapshot === lastSnapshot;
+    const isSame = sameArchive(stored.archive, segment.archive) && isDeepStrictEqual(stored.lastSnapshot, lastSnapshot);
     if (!isSame) return sameArchive(stored.archive, archive);
     if (lastSnapshot !== undefined && root !== undefined) {
-      const position = { segment: number, entry: lastSnapshot };
+      const { position } = lastSnapshot;
       const entry = this.#entry(log, position);
       const carried = entry && carriedRef(entry);
       if (entry !== undefined && (carried === undefined || !sameRoot(carried, root.from))) return false;
@@ -339,9 +348,9 @@ export class MemoryLogStore implements LogStore {
   }
 
   /** Whether the entry of Last Snapshot carries this root; true if one of both is undefined. */
-  #carries({ log, segment, lastSnapshot }: Segment, root: RootRef | undefined): boolean {
+  #carries({ log, lastSnapshot }: Segment, root: RootRef | undefined): boolean {
     if (lastSnapshot === undefined || root === undefined) return true;
-    const entry = this.#entry(log, { segment, entry: lastSnapshot });
+    const entry = this.#entry(log, lastSnapshot.position);
     const carried = entry && carriedRef(entry);
     return carried !== undefined && sameRoot(carried, root);
   }

@@ -18,7 +18,7 @@ import type {
   SegmentRange,
   UnreadEntries,
 } from '../../../src/log/log-store.ts';
-import type { Expiry, Segment } from '../../../src/log/segment.ts';
+import type { Expiry, LastSnapshot, Segment } from '../../../src/log/segment.ts';
 import type { StreamRecord } from '../../../src/workers/dispatch/route-stream-records.ts';
 import type { Random } from '../models/random.ts';
 import { InjectedFault } from '../simulation/process.ts';
@@ -155,9 +155,9 @@ export class RecordedLogStore implements WatchedTables {
     return replaced;
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
-    const moved = await this.#inner.advanceLastSnapshot(log, position, from);
-    await this.segmentChanged(log, position.segment);
+  async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
+    const moved = await this.#inner.advanceLastSnapshot(log, to, from);
+    await this.segmentChanged(log, to.position.segment);
     return moved;
   }
 
@@ -178,7 +178,7 @@ export class RecordedLogStore implements WatchedTables {
   async replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
     const named = await this.#inner.replaceArchive(segment, archive);
     await this.segmentChanged(segment.log, segment.segment);
-    const position = { segment: segment.segment, entry: segment.lastSnapshot ?? 0 };
+    const { position } = segment.lastSnapshot ?? { position: { segment: segment.segment, entry: 0 } };
     if (named && archive.root !== undefined) await this.#modified(segment.log, position);
     return named;
   }

@@ -488,10 +488,10 @@ export const VALUES: Cases = {
   "Read from 'snapshot'; archive segments before they expire to keep their entries": async (refused) => {
     const { store, client, log, add } = await clientOfLog();
     await add([7, 8]);
-    await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+    await store.advanceLastSnapshot(log, { position: { segment: 0, entry: 0 } });
     const { position } = await client.startSegment(log);
     await store.completeSnapshot(log, position, { key: rootKey(log, position, '0'.repeat(64)) });
-    await store.advanceLastSnapshot(log, position);
+    await store.advanceLastSnapshot(log, { position });
     await store.deleteEntries(log, 0, [0, 1, 2, 3]);
     await refused(() => client.query(log, { from: { number: 1 } }));
     expect(await allEntries((await client.query(log, { from: 'snapshot' })).entries)).toHaveLength(1);
