@@ -6,7 +6,7 @@ import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { PartlyReplayed, Replayed } from '../workers/inspect/replay.ts';
 import type { Job } from '../workers/jobs/job.ts';
 import type { CompareResult } from '../workers/revisions/compare-table.ts';
-import type { SweepResult } from '../workers/sweep/sweep-result.ts';
+import type { SweepResult } from '../workers/sweep/sweep.ts';
 
 /** One delivery of a message. */
 export interface Delivery {

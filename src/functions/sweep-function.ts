@@ -14,10 +14,10 @@ import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import { type Job, jobMessage } from '../workers/jobs/job.ts';
 import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
-import { type SweepDeps, type SweepOptions, sweep } from '../workers/sweep/sweep.ts';
-import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
-import type { SweepRest, SweepResult } from '../workers/sweep/sweep-result.ts';
-import { SweptFeed } from '../workers/sweep/swept-feed.ts';
+import { SweptFeed } from '../workers/sweep/feed-ends.ts';
+
+import { type SweepDeps, type SweepOptions, type SweepResult, sweep } from '../workers/sweep/sweep.ts';
+import { readSweepNote, type SweepRest, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
 import type { SweepEvent } from './function-event.ts';
 import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
 import { RequestedJobs } from './requested-jobs.ts';

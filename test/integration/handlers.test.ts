@@ -24,7 +24,7 @@ import { parseKey } from '../../src/store/keys.ts';
 import type { AdoptResult } from '../../src/workers/adopt/adopt-logs.ts';
 import { logStatus } from '../../src/workers/inspect/status.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
-import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
+import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import { lambdaContext, streamEvent } from '../support/deployed/lambda-events.ts';
 import { unarchived } from '../support/logs.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';

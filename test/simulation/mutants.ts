@@ -97,8 +97,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/sweep/pending-snapshots.ts',
-        from: '  if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return none;\n',
-        to: '  if (isFrozen(segment) || since !== undefined) return none;\n',
+        from: '    if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return [];\n',
+        to: '    if (isFrozen(segment) || since !== undefined) return [];\n',
       },
     ],
   },
@@ -172,9 +172,9 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/property/division.test.ts',
     edits: [
       {
-        file: 'workers/sweep/sweep.ts',
-        from: 'if (tail.isDue && isStopped !== true)',
-        to: 'if (tail.isDue && isStopped === false)',
+        file: 'workers/sweep/due-division.ts',
+        from: 'if (this.#isDue && isStopped !== true)',
+        to: 'if (this.#isDue && isStopped === false)',
       },
     ],
   },
@@ -1155,7 +1155,7 @@ export const MUTANTS: readonly Mutant[] = [
     project: 'sources',
     edits: [
       {
-        file: 'workers/sweep/swept-tail.ts',
+        file: 'workers/sweep/finder.ts',
         from: 'return Math.abs(age) < youngSeconds;',
         to: 'return age < youngSeconds;',
       },
@@ -1218,11 +1218,11 @@ export const MUTANTS: readonly Mutant[] = [
     project: 'sources',
     edits: [
       {
-        file: 'workers/sweep/swept-feed.ts',
+        file: 'workers/sweep/feed-ends.ts',
         from: '  if (seen !== undefined && comparePositions(seen, fed) >= 0) return;\n',
         to: '',
       },
-      { file: 'workers/sweep/swept-feed.ts', from: '    if (comparePositions(end, fed) >= 0) return;\n', to: '' },
+      { file: 'workers/sweep/feed-ends.ts', from: '    if (comparePositions(end, fed) >= 0) return;\n', to: '' },
     ],
   },
   {
@@ -1716,7 +1716,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/warm-process.test.ts',
     edits: [
       {
-        file: 'workers/sweep/swept-feed.ts',
+        file: 'workers/sweep/feed-ends.ts',
         from: '    if (this.#failure !== undefined) throw this.#failure.error;\n',
         to: '',
       },

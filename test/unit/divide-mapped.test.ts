@@ -17,8 +17,8 @@ import { route, type StreamRecord } from '../../src/workers/dispatch/route-strea
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
+import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
-import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';

@@ -13,8 +13,13 @@ import { condemnedKey, SWEEP_KEY } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
-import { type RequestedJobsNote, readSweepNote, writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
-import type { SweepRest, SweepResult } from '../../src/workers/sweep/sweep-result.ts';
+import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
+import {
+  type RequestedJobsNote,
+  readSweepNote,
+  type SweepRest,
+  writeSweepNote,
+} from '../../src/workers/sweep/sweep-note.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { newLogId } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';

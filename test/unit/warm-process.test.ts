@@ -12,7 +12,7 @@ import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
-import { SweptFeed } from '../../src/workers/sweep/swept-feed.ts';
+import { SweptFeed } from '../../src/workers/sweep/feed-ends.ts';
 import { joined, partsOfItems, segmentItems, storeArchive } from '../support/archives.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
 import { fedEnds } from '../support/feed.ts';

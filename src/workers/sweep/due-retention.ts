@@ -3,7 +3,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { ForeignPart } from '../../log/foreign.ts';
 import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
-import { querySegments } from '../../log/newest.ts';
+import { querySegments, requireDense } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import {
   dueSince,
@@ -12,6 +12,7 @@ import {
   type RetentionJob,
   type RetentionPolicy,
 } from '../../retention/retention-policy.ts';
+import type { Finder, SweptLog } from './finder.ts';
 
 export interface DueRetentionDeps {
   readonly tables: TableReader;
@@ -22,37 +23,37 @@ export interface DueRetentionDeps {
   readonly replaceForeign?: boolean | undefined;
 }
 
-export interface DueRetention {
-  /** Jobs that are due, and since when, in epoch milliseconds. */
-  readonly due: readonly { readonly job: RetentionJob; readonly since: number }[];
-  /** Parts that another program wrote, so that a job is not due. */
-  readonly foreign: readonly ForeignPart[];
-  /** The errors of segments that expire without the archive that the policy requires. */
-  readonly unarchived: readonly SegmentStateError[];
-}
-
 /**
- * The archive and expire jobs that are due for a log. The given segments may be stale: if they show
- * a job, it reads the log's segments again. A job is not due if another program wrote Last Snapshot
- * of its segment, or of the next segment, which covers it.
+ * Finds the archive and expire jobs that are due for a log. The segments of the sweep may be stale:
+ * if they show a job, it reads the log's segments again. A job is not due if another program wrote
+ * Last Snapshot of its segment, or of the next segment, which covers it.
  */
-export async function findDueRetention(
-  deps: DueRetentionDeps,
-  log: LogId,
-  segments: readonly Segment[],
-): Promise<DueRetention> {
-  const policy = deps.policyOf(log);
-  const plan = (of: readonly Segment[]) => planRetention(replaceable(deps, of), policy, deps.now());
-  const isAtRest = plan(segments).length + expiringUnarchived(segments, policy).length === 0;
-  const current = isAtRest ? [] : await querySegments(deps.tables, log, { consistent: true });
-  const due: DueRetention['due'][number][] = [];
-  const foreign: ForeignPart[] = [];
-  for (const job of plan(current)) {
-    const pointer = await pointerInTheWay(deps, current, job);
-    if (pointer === undefined) due.push({ job, since: dueSince(current, job, policy) });
-    else foreign.push(pointer);
+export class DueRetention implements Finder {
+  readonly #deps: DueRetentionDeps;
+  readonly #swept: SweptLog;
+
+  constructor(swept: SweptLog, deps: DueRetentionDeps) {
+    this.#swept = swept;
+    this.#deps = deps;
   }
-  return { due, foreign, unarchived: expiringUnarchived(current, policy).map(expiresUnarchived) };
+
+  /** @throws SegmentGapError if a segment of the log is missing */
+  async find(): Promise<void> {
+    const { log, segments, send, passOver, fail } = this.#swept;
+    const { tables, policyOf, now } = this.#deps;
+    requireDense(log, segments);
+    const policy = policyOf(log);
+    const plan = (of: readonly Segment[]) => planRetention(replaceable(this.#deps, of), policy, now());
+    if (plan(segments).length + expiringUnarchived(segments, policy).length === 0) return;
+    const current = await querySegments(tables, log, { consistent: true });
+    for (const job of plan(current)) {
+      const pointer = await pointerInTheWay(this.#deps, current, job);
+      const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
+      if (pointer !== undefined) passOver(pointer);
+      else await send({ job, why, since: dueSince(current, job, policy) / 1000 });
+    }
+    for (const segment of expiringUnarchived(current, policy)) fail(expiresUnarchived(segment));
+  }
 }
 
 function expiresUnarchived({ log, segment }: Segment): SegmentStateError {

@@ -1,12 +1,15 @@
 import { comparePositions, MAX_NUMBER, START } from '../../ids/position.ts';
 import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
-import { type ForeignPart, foreignOf } from '../../log/foreign.ts';
+import { foreignOf } from '../../log/foreign.ts';
 import { decodeEntry, entryPlace } from '../../log/item-codec.ts';
 import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
-import type { SweptEnd } from './swept-end.ts';
-import type { SweptTail } from './swept-tail.ts';
+import { hasStop } from '../../snapshot/stop.ts';
+import type { BlobStore } from '../../store/blob-store.ts';
+import type { DueDivision } from './due-division.ts';
+import type { FeedEnd } from './feed-ends.ts';
+import { type Finder, isYoung, STREAM_SECONDS, type SweptLog } from './finder.ts';
 
 export interface PendingSnapshotsDeps {
   /**
@@ -14,84 +17,130 @@ export interface PendingSnapshotsDeps {
    * pending.
    */
   readonly tables: TableReader;
+  readonly blobs: BlobStore;
   readonly types: ReservedTypes;
-  /** Whether to find what replaces the roots and pointers of other programs. False by default. */
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /**
+   * Whether the jobs of this sweep replace the roots, pointers and archives of other programs, so
+   * that it finds them due. False by default.
+   */
   readonly replaceForeign?: boolean | undefined;
 }
 
-export interface PendingSnapshotsQuery {
-  readonly segment: Segment;
-  /** The next segment, if there is one. */
-  readonly next: Segment | undefined;
+export interface PendingSnapshotsOptions {
   /**
-   * Epoch seconds. If the segment was open then or later, every Snapshot entry is checked. By
+   * Epoch seconds. In segments that were open then or later, every Snapshot entry is checked. By
    * default only those after Last Snapshot are checked, and a closed segment is skipped if it has a
-   * Last Snapshot.
+   * Last Snapshot, so that a log without new entries costs one small request.
    */
   readonly since?: number | undefined;
-  /** Receives the items that are read after Last Snapshot, if a division policy needs them. */
-  readonly tail?: SweptTail | undefined;
-  /** Receives the items from Last Snapshot on, if there is a feed. */
-  readonly end?: SweptEnd | undefined;
+  /** Snapshot entries younger than this, in seconds, are left to the stream. 0 by default. */
+  readonly youngSeconds?: number;
 }
 
-export interface PendingSnapshots {
-  readonly pending: readonly Entry[];
-  /** Parts that another program wrote, and the search passed over. */
-  readonly foreign: readonly ForeignPart[];
+/** The finders that see the items of the newest segment. */
+interface Watchers {
+  /** Undefined without a division policy. */
+  readonly division: DueDivision | undefined;
+  /** Undefined without a feed. */
+  readonly end: FeedEnd | undefined;
 }
+
+const NO_WATCHERS: Watchers = { division: undefined, end: undefined };
 
 /**
- * The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot. In a
- * mapped log only the newest Snapshot entry counts, because nothing asked for the others, and only
- * if the division policy makes its snapshot due. Reads only the type of other entries, so a
+ * Finds the Snapshot entries of a log, in order, that carry no root or come after Last Snapshot. In
+ * a mapped log only the newest Snapshot entry counts, because nothing asked for the others, and
+ * only if the division policy makes its snapshot due. Reads only the type of other entries, so a
  * malformed one does no harm.
  *
  * Passes over entries on which another program wrote, and over segments of which another program
  * wrote the archive or Last Snapshot.
- * @throws ItemInvalidError if a Snapshot entry is malformed
  */
-export async function findPendingSnapshots(
-  deps: PendingSnapshotsDeps,
-  { segment, next, since, tail, end }: PendingSnapshotsQuery,
-): Promise<PendingSnapshots> {
-  const { tables, types, replaceForeign = false } = deps;
-  const { log, lastSnapshot, layout } = segment;
-  const shown = foreignOf(segment);
-  const none = { pending: [], foreign: shown };
-  if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return none;
-  if (layout !== undefined && next !== undefined) return none;
-  const thorough = layout === undefined && since !== undefined && (next === undefined || next.created >= since);
-  // A closed segment needs one snapshot. The first snapshot of the next segment covers the others.
-  const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
-  if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return none;
-  const from = thorough || replaced ? 0 : coveredEntries(segment);
-  // The end of the log is the entry of Last Snapshot itself if no entry follows it.
-  const first = end === undefined ? from : Math.min(from, lastSnapshot?.position.entry ?? 0);
-  const range = { segment: segment.segment, from: first, to: MAX_NUMBER + 1 };
-  const pending: Entry[] = [];
-  const foreign = [...shown];
-  for await (const page of tables.items(log, range, { consistent: false })) {
-    for (const item of page) {
-      end?.add(item);
-      if (first < from && entryPlace(item).position.entry < from) continue;
-      tail?.add(item);
-      if (item.T?.S !== types.snapshot) continue;
-      const entry = decodeEntry(item);
-      const { position } = entry;
-      if (layout !== undefined) pending.length = 0;
-      // The state before the first item of a mapped log is empty.
-      if (layout !== undefined && comparePositions(position, START) === 0) continue;
-      if (isForeignRoot(entry)) foreign.push({ kind: 'root', log, ...position });
-      if (isForeignRoot(entry) && !replaceForeign) continue;
-      // A worker may have died after it wrote the root and before it moved Last Snapshot.
-      const done = rootOf(entry) !== undefined && !replaced && position.entry < coveredEntries(segment);
-      if (!done) pending.push(entry);
+export class PendingSnapshots implements Finder {
+  readonly #deps: PendingSnapshotsDeps;
+  readonly #options: PendingSnapshotsOptions;
+  readonly #swept: SweptLog;
+  readonly #watchers: Watchers;
+
+  constructor(deps: PendingSnapshotsDeps, options: PendingSnapshotsOptions, swept: SweptLog, watchers: Watchers) {
+    this.#deps = deps;
+    this.#options = options;
+    this.#swept = swept;
+    this.#watchers = watchers;
+  }
+
+  /** @throws ItemInvalidError if a Snapshot entry is malformed */
+  async find(): Promise<void> {
+    const { segments } = this.#swept;
+    for (const [i, segment] of segments.entries()) {
+      const next = segments[i + 1];
+      for (const entry of await this.#pending(segment, next)) await this.#send(entry);
     }
   }
-  if (layout !== undefined && tail?.isVirtualDue === false) return { pending: [], foreign };
-  // A Last Snapshot that another program wrote matters only if there is a snapshot to complete.
-  const pointer = pending.length === 0 ? undefined : await foreignPointer(tables, segment);
-  if (pointer === undefined) return { pending, foreign };
-  return { pending: replaceForeign ? pending : [], foreign: [...foreign, pointer] };
+
+  async #send({ log, position, created }: Entry): Promise<void> {
+    const { now, blobs } = this.#deps;
+    const { youngSeconds = 0 } = this.#options;
+    const { division } = this.#watchers;
+    const swept = this.#swept;
+    swept.isStopped ??= await hasStop(blobs, log);
+    const youth = { now: now() / 1000, youngSeconds };
+    await swept.send({
+      job: { kind: 'snapshot', log, position, force: true },
+      why: 'the snapshot is pending',
+      since: division === undefined ? created : division.waitsSince(created),
+      isYoung: isYoung(created, youth),
+      isMissed:
+        !swept.isStopped &&
+        youngSeconds > 0 &&
+        youth.now - created < STREAM_SECONDS &&
+        division?.isAskedByStream !== false,
+    });
+  }
+
+  async #pending(segment: Segment, next: Segment | undefined): Promise<readonly Entry[]> {
+    const { tables, types, replaceForeign = false } = this.#deps;
+    const { since } = this.#options;
+    const { division, end } = next === undefined ? this.#watchers : NO_WATCHERS;
+    const { passOver } = this.#swept;
+    const { log, lastSnapshot, layout } = segment;
+    const shown = foreignOf(segment);
+    for (const part of shown) passOver(part);
+    if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return [];
+    if (layout !== undefined && next !== undefined) return [];
+    const thorough = layout === undefined && since !== undefined && (next === undefined || next.created >= since);
+    // A closed segment needs one snapshot. The first snapshot of the next segment covers the rest.
+    const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
+    if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return [];
+    const from = thorough || replaced ? 0 : coveredEntries(segment);
+    // The end of the log is the entry of Last Snapshot itself if no entry follows it.
+    const first = end === undefined ? from : Math.min(from, lastSnapshot?.position.entry ?? 0);
+    const range = { segment: segment.segment, from: first, to: MAX_NUMBER + 1 };
+    const pending: Entry[] = [];
+    for await (const page of tables.items(log, range, { consistent: false })) {
+      for (const item of page) {
+        end?.see(item);
+        division?.see(item);
+        if (item.T?.S !== types.snapshot || (first < from && entryPlace(item).position.entry < from)) continue;
+        const entry = decodeEntry(item);
+        const { position } = entry;
+        if (layout !== undefined) pending.length = 0;
+        // The state before the first item of a mapped log is empty.
+        if (layout !== undefined && comparePositions(position, START) === 0) continue;
+        if (isForeignRoot(entry)) passOver({ kind: 'root', log, ...position });
+        if (isForeignRoot(entry) && !replaceForeign) continue;
+        // A worker may have died after it wrote the root and before it moved Last Snapshot.
+        const done = rootOf(entry) !== undefined && !replaced && position.entry < coveredEntries(segment);
+        if (!done) pending.push(entry);
+      }
+    }
+    if (layout !== undefined && division?.isVirtualDue === false) return [];
+    // A Last Snapshot that another program wrote matters only if there is a snapshot to complete.
+    const pointer = pending.length === 0 ? undefined : await foreignPointer(tables, segment);
+    if (pointer === undefined) return pending;
+    passOver(pointer);
+    return replaceForeign ? pending : [];
+  }
 }

@@ -1,6 +1,6 @@
 import type { FeedWriter } from '../feed/feed-writer.ts';
+import { SweptFeed } from './feed-ends.ts';
 import { type SweepDeps, sweep } from './sweep.ts';
-import { SweptFeed } from './swept-feed.ts';
 
 export interface RebuildFeedDeps extends Omit<SweepDeps, 'send' | 'holdsBack' | 'onEnd'> {
   readonly feed: Pick<FeedWriter, 'add' | 'restart'>;

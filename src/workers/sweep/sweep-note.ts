@@ -6,12 +6,17 @@ import { type JsonObject, readJson, updateJson } from '../../store/json-object.t
 import { SWEEP_KEY } from '../../store/keys.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
 import { QUEUE_NAMES } from '../jobs/job-queues.ts';
-import type { SweepRest } from './sweep-result.ts';
 
 /** The rest of a sweep, as an operator or a note gives it back. */
 export const sweepRestSchema = z.array(
   z.union([z.literal(['beginning', 'end']), z.object({ log: logIdSchema(), segment: z.int().min(0).max(MAX_NUMBER) })]),
 );
+
+/**
+ * The point at which to continue each part of the Segment table: at its beginning, after a segment,
+ * or not at all. If all parts are at their end, only gc candidates remain.
+ */
+export type SweepRest = Readonly<z.infer<typeof sweepRestSchema>>;
 
 const requestedJobs = z.object({
   queue: z.enum(QUEUE_NAMES),

@@ -1,40 +1,28 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../errors.ts';
-import { FEED_DIVISION, FEED_LOG } from '../../feed/feed-log.ts';
+import { FEED_LOG } from '../../feed/feed-log.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
-import type { Position } from '../../ids/position.ts';
-import { type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
-import type { ReservedTypes } from '../../log/entry.ts';
+import type { DivisionPolicy } from '../../log/division-policy.ts';
 import type { ForeignPart } from '../../log/foreign.ts';
-import type { TableReader } from '../../log/log-store.ts';
-import { querySegments, requireDense } from '../../log/newest.ts';
-import { isFrozen, type Segment } from '../../log/segment.ts';
-import type { RetentionPolicy } from '../../retention/retention-policy.ts';
-import { hasStop } from '../../snapshot/stop.ts';
-import type { BlobStore } from '../../store/blob-store.ts';
-import { findGcCandidates, notInTables, requireInTables } from '../gc/candidates.ts';
+import { querySegments } from '../../log/newest.ts';
+import type { Segment } from '../../log/segment.ts';
+import { findGcCandidates, type GcCandidatesDeps, notInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
-import { findDueRetention } from './due-retention.ts';
-import { findPendingSnapshots } from './pending-snapshots.ts';
-import { type SweepRest, type SweepResult, SweepTotals } from './sweep-result.ts';
-import { type FoundEnd, SweptEnd } from './swept-end.ts';
-import { SweptTail } from './swept-tail.ts';
+import { DueCollection } from './due-collection.ts';
+import { DueDivision } from './due-division.ts';
+import { DueRetention, type DueRetentionDeps } from './due-retention.ts';
+import { FeedEnd, type FoundEnd } from './feed-ends.ts';
+import type { DueJob, Finder, SweptLog } from './finder.ts';
+import { PendingSnapshots, type PendingSnapshotsDeps, type PendingSnapshotsOptions } from './pending-snapshots.ts';
+import type { SweepRest } from './sweep-note.ts';
 
 /**
  * Parts of the Segment table that are scanned concurrently. Each part sweeps one log after the
  * other.
  */
 const PARTS = 8;
-/** How long a stream keeps its records, in seconds. */
-export const STREAM_SECONDS = 24 * 3600;
 
-export interface SweepDeps {
-  /** The tables without archives. */
-  readonly tables: TableReader;
-  readonly blobs: BlobStore;
-  readonly types: ReservedTypes;
-  /** Epoch milliseconds. */
-  readonly now: () => number;
-  readonly policyOf: (log: LogId) => RetentionPolicy;
+export interface SweepDeps extends PendingSnapshotsDeps, DueRetentionDeps, GcCandidatesDeps {
+  readonly tables: PendingSnapshotsDeps['tables'];
   /** {@link NO_DIVISION} by default. */
   readonly division?: DivisionPolicy | undefined;
   /**
@@ -64,24 +52,11 @@ export interface SweepDeps {
   readonly onProgress?: (logs: number) => void;
   /** Called for each part that another program wrote, and the sweep passed over. */
   readonly onForeign?: (part: ForeignPart) => void;
-  /**
-   * Whether the jobs of this sweep replace what other programs wrote, so that it finds them due.
-   * False by default.
-   */
-  readonly replaceForeign?: boolean | undefined;
 }
 
-export interface SweepOptions {
+export interface SweepOptions extends PendingSnapshotsOptions {
   /** Only this log; all logs by default. */
   readonly log?: LogId | undefined;
-  /**
-   * Epoch seconds. In segments that were open then or later, every Snapshot entry is checked. By
-   * default only those after Last Snapshot are checked, so that a log without new entries costs one
-   * small request.
-   */
-  readonly since?: number | undefined;
-  /** Snapshot entries younger than this, in seconds, are left to the stream. 0 by default. */
-  readonly youngSeconds?: number;
   /**
    * Whether to look for gc candidates, which takes two listings. True unless `collect` or `rebuild`
    * is true.
@@ -98,6 +73,56 @@ export interface SweepOptions {
    * done, and the search for gc candidates ends too. Each part looks at one log in any case.
    */
   readonly deadline?: number | undefined;
+}
+
+export interface SweepResult {
+  readonly logs: number;
+  /** Jobs that were sent. */
+  readonly jobs: number;
+  /** Due jobs that were held back. */
+  readonly waiting: number;
+  /** Failures that `onFailure` was called with: logs, and segments or names of unknown logs. */
+  readonly failed: number;
+  /** Stopped logs with pending snapshots. */
+  readonly stopped: number;
+  /**
+   * Snapshot jobs that the stream should have sent: their entries are older than `youngSeconds` and
+   * less than a day old. 0 if `youngSeconds` is 0, because the stream may still send them.
+   */
+  readonly missed: number;
+  /**
+   * Creation time of the oldest pending snapshot, however young, in epoch seconds by the client's
+   * clock; undefined if there is none. That of a mapped log counts from the time at which the
+   * policy's minutes are over, and not at all if its items have no time.
+   */
+  readonly oldest?: number | undefined;
+  /**
+   * When the oldest archive, expire or collect job became due, sent or not, in epoch seconds;
+   * undefined if none is.
+   */
+  readonly oldestDue?: number | undefined;
+  /**
+   * The most entries of a log since its newest complete snapshot; undefined without a division
+   * policy.
+   */
+  readonly longestTail?: number | undefined;
+  /**
+   * Logs that are not stopped and whose newest complete snapshot is more than twice as old as the
+   * division policy allows, in entries or bytes that are not young; undefined without a policy.
+   */
+  readonly undivided?: number | undefined;
+  /**
+   * Parts that other programs wrote, and the sweep passed over; undefined if there is none. Counts
+   * only those that the sweep meets without reading whole logs.
+   */
+  readonly foreign?: number | undefined;
+  /**
+   * Logs that end before the last of their entries that the feed has; undefined without a feed, or
+   * if it could not be written.
+   */
+  readonly feedAhead?: number | undefined;
+  /** The part of the work that the sweep had no time for; undefined if it is complete. */
+  readonly rest?: SweepRest | undefined;
 }
 
 /**
@@ -126,7 +151,10 @@ export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promis
 class SweepRun {
   readonly #deps: SweepDeps;
   readonly #options: SweepOptions;
-  readonly #totals = new SweepTotals();
+  readonly #counts: { -readonly [Name in keyof SweepResult]: SweepResult[Name] } = {
+    ...{ logs: 0, jobs: 0, waiting: 0, failed: 0, stopped: 0, missed: 0 },
+  };
+  readonly #failed = new Set<LogId>();
   readonly #rest: SweepRest[number][];
   /** Whether the search for gc candidates remains. */
   #gcRemains: boolean;
@@ -143,7 +171,7 @@ class SweepRun {
   }
 
   get result(): SweepResult {
-    return this.#totals.result(this.#isThrough && !this.#gcRemains ? undefined : this.#rest);
+    return { ...this.#counts, rest: this.#isThrough && !this.#gcRemains ? undefined : this.#rest };
   }
 
   /** Whether all parts are at their end. */
@@ -196,30 +224,83 @@ class SweepRun {
    * @param found the segments of the log, if they are known
    */
   async log(log: LogId, found?: readonly Segment[]): Promise<void> {
-    await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
-    this.#totals.logs++;
-    this.#deps.onProgress?.(this.#totals.logs);
+    await this.#guard(log, async () => {
+      const segments = found ?? (await querySegments(this.#deps.tables, log, { consistent: true }));
+      const swept = this.#sweptLog(log, segments);
+      await this.#plan(swept).finally(() => {
+        if (swept.isStopped === true) this.#counts.stopped++;
+      });
+    });
+    this.#counts.logs++;
+    this.#deps.onProgress?.(this.#counts.logs);
   }
 
   /**
    * Sends collect jobs for gc candidates, after all logs. If the time is up by then, the next run
-   * does only this. The sweep after that run finds the candidates for which it has no time. Leaves
-   * out a feed without a table: the feed was turned off, and its objects are kept.
+   * does only this. The sweep after that run finds the candidates for which it has no time.
    */
   async gcCandidates(): Promise<void> {
     if (!this.#gcRemains || !this.#isThrough || (this.#isOver() && !this.#onlyCandidates)) return;
     this.#gcRemains = false;
     const { logs, unknown } = await findGcCandidates(this.#deps, this.#options.log);
     for (const name of unknown) this.#fail(undefined, notInTables(name));
-    for (const [log, { why, due }] of logs) {
-      await this.#guard(log, async () => {
-        if (log === FEED_LOG && (await this.#isOff())) return;
-        await requireInTables(this.#deps.tables, log);
-        this.#totals.dueSince(due);
-        await this.#send({ kind: 'collect', log }, why);
-      });
+    for (const [log, candidate] of logs) {
+      const finder = new DueCollection(this.#sweptLog(log, []), this.#deps.tables, candidate);
+      await this.#guard(log, () => finder.find());
       if (this.#isOver()) return;
     }
+  }
+
+  async #plan(swept: SweptLog): Promise<void> {
+    const { log, send } = swept;
+    const { rebuild, collect } = this.#options;
+    if (rebuild === true) return send({ job: { kind: 'rebuild', log }, why: 'every snapshot must be rebuilt' });
+    for (const finder of this.#finders(swept)) await finder.find();
+    if (collect === true) await send({ job: { kind: 'collect', log }, why: 'every log must be collected' });
+  }
+
+  /** The finders of a log, in the order in which their jobs are sent. */
+  #finders(swept: SweptLog): readonly Finder[] {
+    const { onEnd, now } = this.#deps;
+    const youth = { now: now() / 1000, youngSeconds: this.#options.youngSeconds ?? 0 };
+    const division = DueDivision.of(swept, { ...this.#deps, ...youth });
+    const hasEnd = onEnd !== undefined && swept.log !== FEED_LOG;
+    const end = hasEnd ? new FeedEnd(swept, { ...this.#deps, ...youth, onEnd }) : undefined;
+    const snapshots = new PendingSnapshots(this.#deps, this.#options, swept, { division, end });
+    return [snapshots, ...(end ? [end] : []), ...(division ? [division] : []), new DueRetention(swept, this.#deps)];
+  }
+
+  #sweptLog(log: LogId, segments: readonly Segment[]): SweptLog {
+    const counts = this.#counts;
+    return {
+      log,
+      segments,
+      isStopped: undefined,
+      send: (due) => this.#send(due),
+      passOver: (part) => {
+        counts.foreign = (counts.foreign ?? 0) + 1;
+        this.#deps.onForeign?.(part);
+      },
+      fail: (error) => this.#fail(log, error),
+      countTail: (entries, isOverdue) => {
+        counts.longestTail = Math.max(entries, counts.longestTail ?? 0);
+        counts.undivided = (counts.undivided ?? 0) + (isOverdue ? 1 : 0);
+      },
+    };
+  }
+
+  async #send({ job, why, since, isYoung, isMissed }: DueJob): Promise<void> {
+    const counts = this.#counts;
+    const oldest = job.kind === 'snapshot' ? 'oldest' : 'oldestDue';
+    if (since !== undefined) counts[oldest] = Math.min(since, counts[oldest] ?? since);
+    if (isYoung) return;
+    if (this.#deps.holdsBack?.(job) === true) {
+      counts.waiting++;
+      return;
+    }
+    counts.jobs++;
+    if (isMissed) counts.missed++;
+    await this.#deps.send(job, why);
   }
 
   /** An error of one log must not end the sweep. */
@@ -232,114 +313,16 @@ class SweepRun {
     }
   }
 
+  /** Calls `onFailure` for the first failure of a log. */
+  #fail(log: LogId | undefined, error: LogfoldError): void {
+    if (log !== undefined && this.#failed.has(log)) return;
+    if (log !== undefined) this.#failed.add(log);
+    this.#counts.failed++;
+    this.#deps.onFailure(log, error);
+  }
+
   #isOver(): boolean {
     const { deadline } = this.#options;
     return deadline !== undefined && this.#deps.now() >= deadline;
-  }
-
-  #fail(log: LogId | undefined, error: LogfoldError): void {
-    if (this.#totals.fail(log)) this.#deps.onFailure(log, error);
-  }
-
-  async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
-    const { now, blobs, onEnd } = this.#deps;
-    let isStopped: boolean | undefined;
-    const { rebuild, collect, since, youngSeconds = 0 } = this.#options;
-    if (rebuild === true) {
-      await this.#send({ kind: 'rebuild', log }, 'every snapshot must be rebuilt');
-      return;
-    }
-    const tail = this.#tailOf(segments.at(-1));
-    const end = this.#endOf(log);
-    for (const [i, segment] of segments.entries()) {
-      const next = segments[i + 1];
-      const query = { segment, next, since, ...(next === undefined && { tail, end }) };
-      const { pending, foreign } = await findPendingSnapshots(this.#deps, query);
-      for (const part of foreign) this.#passOver(part);
-      for (const { position, created } of pending) {
-        this.#totals.pending(tail === undefined ? created : tail.waitsSince(created));
-        if (isStopped === undefined) {
-          isStopped = await hasStop(blobs, log);
-          if (isStopped) this.#totals.stopped++;
-        }
-        const age = now() / 1000 - created;
-        // A creation time in the future comes from a wrong clock. Skipping it would hide a lost
-        // record until then.
-        if (Math.abs(age) < youngSeconds) continue;
-        const sent = await this.#send({ kind: 'snapshot', log, position, force: true }, 'the snapshot is pending');
-        const isMissed = youngSeconds > 0 && age < STREAM_SECONDS && tail?.isAskedByStream !== false;
-        if (sent && !isStopped && isMissed) this.#totals.missed++;
-      }
-    }
-    // The segment before a young one may have entries that the stream missed.
-    const found = end?.found ?? (end && (await this.#newestOf(segments.at(end.isUnread ? -1 : -2), end.newest)));
-    if (found !== undefined) await onEnd?.(log, found);
-    if (tail !== undefined) {
-      this.#totals.tail(tail.entries, tail.isOverdue && isStopped !== true);
-      // A stopped log would only get one pending Snapshot entry after the other.
-      if (tail.isDue && isStopped !== true)
-        await this.#send({ kind: 'divide', log }, 'the division policy makes it due');
-    }
-    requireDense(log, segments);
-    const { due, foreign, unarchived } = await findDueRetention(this.#deps, log, segments);
-    for (const part of foreign) this.#passOver(part);
-    for (const { job, since: dueMs } of due) {
-      this.#totals.dueSince(dueMs);
-      const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
-      await this.#send(job, why);
-    }
-    for (const error of unarchived) this.#fail(log, error);
-    if (collect === true) await this.#send({ kind: 'collect', log }, 'every log must be collected');
-  }
-
-  /** Counts the open segment of a log, if there is a division policy. */
-  #tailOf(segment: Segment | undefined): SweptTail | undefined {
-    const { types, now } = this.#deps;
-    const division = segment?.log === FEED_LOG ? FEED_DIVISION : (this.#deps.division ?? NO_DIVISION);
-    if (segment === undefined || isFrozen(segment) || !divides(division)) return undefined;
-    const { youngSeconds = 0 } = this.#options;
-    return new SweptTail(segment, { division, types, now: now() / 1000, youngSeconds });
-  }
-
-  /** Whether there is no feed, or none any more. */
-  async #isOff(): Promise<boolean> {
-    return (await this.#deps.tables.newestSegments(FEED_LOG, 1, { consistent: true })).length === 0;
-  }
-
-  /** Finds the end of a log, if there is a feed. */
-  #endOf(log: LogId): SweptEnd | undefined {
-    const { onEnd, now } = this.#deps;
-    if (onEnd === undefined || log === FEED_LOG) return undefined;
-    return new SweptEnd({ now: now() / 1000, youngSeconds: this.#options.youngSeconds ?? 0 });
-  }
-
-  /**
-   * The newest entry of a segment that was not searched for it.
-   * @param seen the newest entry of the log that the sweep saw
-   */
-  async #newestOf(segment: Segment | undefined, seen: Position | undefined): Promise<FoundEnd | undefined> {
-    if (segment === undefined) return undefined;
-    const newest = await this.#deps.tables.newestEntry(segment.log, segment.segment, { consistent: false });
-    return newest && { position: newest.position, newest: seen ?? newest.position, created: undefined };
-  }
-
-  #passOver(part: ForeignPart): void {
-    this.#totals.foreign++;
-    this.#deps.onForeign?.(part);
-  }
-
-  #segments(log: LogId): Promise<readonly Segment[]> {
-    return querySegments(this.#deps.tables, log, { consistent: true });
-  }
-
-  /** @returns whether the job was sent; false if it was held back */
-  async #send(job: Job, why: string): Promise<boolean> {
-    if (this.#deps.holdsBack?.(job) === true) {
-      this.#totals.waiting++;
-      return false;
-    }
-    this.#totals.jobs++;
-    await this.#deps.send(job, why);
-    return true;
   }
 }

@@ -1,34 +1,30 @@
+import { FEED_DIVISION, FEED_LOG } from '../../feed/feed-log.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { type DivisionPolicy, isSegmentDue, isSnapshotDue, isVirtualDue } from '../../log/division-policy.ts';
+import {
+  type DivisionPolicy,
+  divides,
+  isSegmentDue,
+  isSnapshotDue,
+  isVirtualDue,
+  NO_DIVISION,
+} from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
-import { coveredEntries, type Segment } from '../../log/segment.ts';
+import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
+import { createdOf, type Finder, isYoung, type SweptLog, type Youth } from './finder.ts';
 
-/** Which entries are young. */
-export interface Youth {
-  /** Epoch seconds. */
-  readonly now: number;
-  /** Entries younger than this, in seconds, are left to the stream. */
-  readonly youngSeconds: number;
-}
-
-export interface SweptTailOptions extends Youth {
+interface DueDivisionOptions extends Youth {
   readonly division: DivisionPolicy;
   readonly types: ReservedTypes;
-}
-
-/** Whether an entry is young. A time in the future comes from a wrong clock. */
-export function isYoung(item: StoredItem, { now, youngSeconds }: Youth): boolean {
-  const age = now - Number(item.C?.N ?? Number.NaN);
-  return Math.abs(age) < youngSeconds;
 }
 
 /**
  * Counts a log's open segment after Last Snapshot: whether the division policy makes an entry due,
  * and how far the newest complete snapshot is behind.
  */
-export class SweptTail {
-  readonly #options: SweptTailOptions;
+export class DueDivision implements Finder {
+  readonly #options: DueDivisionOptions;
+  readonly #swept: SweptLog;
   readonly #segment: Segment;
   readonly #last: number;
   /** All entries. Only the sweep knows when minutes have passed. */
@@ -39,7 +35,8 @@ export class SweptTail {
   /** Whether a mapped log has a segment that is not registered. */
   #sawEnd = false;
 
-  constructor(segment: Segment, options: SweptTailOptions) {
+  constructor(swept: SweptLog, segment: Segment, options: DueDivisionOptions) {
+    this.#swept = swept;
     this.#segment = segment;
     this.#options = options;
     this.#last = coveredEntries(segment) - 1;
@@ -47,20 +44,40 @@ export class SweptTail {
     this.#settled = new TailCount(options.types, this.#last);
   }
 
+  /** The finder of a log's open segment; undefined if no division policy divides it. */
+  static of(
+    swept: SweptLog,
+    {
+      division = NO_DIVISION,
+      ...youth
+    }: Youth & { readonly types: ReservedTypes; readonly division?: DivisionPolicy | undefined },
+  ): DueDivision | undefined {
+    const segment = swept.segments.at(-1);
+    const policy = swept.log === FEED_LOG ? FEED_DIVISION : division;
+    if (segment === undefined || isFrozen(segment) || !divides(policy)) return undefined;
+    return new DueDivision(swept, segment, { ...youth, division: policy });
+  }
+
   /**
    * Counts the next item. Ignores those up to Last Snapshot.
    * @throws ItemInvalidError if its keys are malformed
    */
-  add(item: StoredItem): void {
+  see(item: StoredItem): void {
     if (!this.#all.add(item)) return;
     this.#sawEnd ||= item.T?.S === this.#options.types.endSegment;
-    this.#sawYoung ||= isYoung(item, this.#options);
+    this.#sawYoung ||= isYoung(createdOf(item), this.#options);
     if (!this.#sawYoung) this.#settled.add(item);
   }
 
-  /** Entries since the newest complete snapshot, as far as it is in this segment. */
-  get entries(): number {
-    return this.#all.tail.newest - this.#last;
+  async find(): Promise<void> {
+    const { log, isStopped, send, countTail } = this.#swept;
+    // Entries since the newest complete snapshot, as far as it is in this segment.
+    const entries = this.#all.tail.newest - this.#last;
+    countTail(entries, this.#isOverdue && isStopped !== true);
+    // A stopped log would only get one pending Snapshot entry after the other.
+    if (this.#isDue && isStopped !== true) {
+      await send({ job: { kind: 'divide', log }, why: 'the division policy makes it due' });
+    }
   }
 
   /**
@@ -99,7 +116,7 @@ export class SweptTail {
   }
 
   /** Whether a divide job is due: for a Snapshot entry, a segment, or to register a segment. */
-  get isDue(): boolean {
+  get #isDue(): boolean {
     if (this.#segment.layout !== undefined) return this.#sawEnd;
     const { division, now } = this.#options;
     const { snapshotEvery } = division;
@@ -114,7 +131,7 @@ export class SweptTail {
   }
 
   /** Whether more than twice the entries or bytes of the policy wait for a complete snapshot. */
-  get isOverdue(): boolean {
+  get #isOverdue(): boolean {
     const { entries, bytes } = this.#options.division.snapshotEvery;
     const { newest } = this.#settled.tail;
     return (

@@ -1,12 +1,72 @@
 import { FeedAheadError, LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
+import type { StoredItem } from '../../log/attribute.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
+import { entryPlace } from '../../log/item-codec.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { queryNewest } from '../../log/newest.ts';
 import type { FeedWriter, LogEnd } from '../feed/feed-writer.ts';
-import { STREAM_SECONDS } from './sweep.ts';
-import type { FoundEnd } from './swept-end.ts';
+import { createdOf, type Finder, isYoung, STREAM_SECONDS, type SweptLog, type Youth } from './finder.ts';
+
+/** An end that a sweep found. */
+export interface FoundEnd {
+  readonly position: Position;
+  /** The newest entry that the sweep saw, also if it is young. */
+  readonly newest: Position;
+  /** Creation time of the entry in epoch seconds; undefined if nobody knows. */
+  readonly created: number | undefined;
+}
+
+interface FeedEndDeps extends Youth {
+  /** The tables without archives. */
+  readonly tables: TableReader;
+  readonly onEnd: (log: LogId, end: FoundEnd) => Promise<void>;
+}
+
+/**
+ * Finds the newest entry of a log that a sweep feeds: the one before the first young entry. The
+ * stream feeds that one and those after it.
+ */
+export class FeedEnd implements Finder {
+  readonly #deps: FeedEndDeps;
+  readonly #swept: SweptLog;
+  #found: Omit<FoundEnd, 'newest'> | undefined;
+  #newest: Position | undefined;
+  #sawYoung = false;
+
+  constructor(swept: SweptLog, deps: FeedEndDeps) {
+    this.#swept = swept;
+    this.#deps = deps;
+  }
+
+  /** @throws ItemInvalidError if the keys of the item are malformed */
+  see(item: StoredItem): void {
+    const created = createdOf(item);
+    this.#sawYoung ||= isYoung(created, this.#deps);
+    const { position } = entryPlace(item);
+    this.#newest = position;
+    if (this.#sawYoung) return;
+    this.#found = { position, created: Number.isSafeInteger(created) && created > 0 ? created : undefined };
+  }
+
+  async find(): Promise<void> {
+    const newest = this.#newest;
+    const end = newest && this.#found ? { ...this.#found, newest } : await this.#unseen();
+    if (end !== undefined) await this.#deps.onEnd(this.#swept.log, end);
+  }
+
+  /**
+   * The newest entry of a segment that was not read. If the newest segment has only young entries,
+   * this is the one before, which may have entries that the stream missed.
+   */
+  async #unseen(): Promise<FoundEnd | undefined> {
+    const segment = this.#swept.segments.at(this.#newest === undefined ? -1 : -2);
+    if (segment === undefined) return undefined;
+    const newest = await this.#deps.tables.newestEntry(segment.log, segment.segment, { consistent: false });
+    return newest && { position: newest.position, newest: this.#newest ?? newest.position, created: undefined };
+  }
+}
 
 /** Ends that are fed together. */
 const BATCH = 400;
