@@ -9,7 +9,8 @@ import {
   REVISIONS_DIVISION,
 } from '../src/log/division-policy.ts';
 import { ReservedTypes } from '../src/log/entry.ts';
-import { MAPPED_TYPES } from '../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../src/log/schedule.ts';
+import { mappedDivisionOf } from '../src/mapping/mapped-division.ts';
 import { readMapping } from '../src/mapping/ready-made.ts';
 import type { SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import {
@@ -167,16 +168,13 @@ export function mappingOf({ MAPPING: text }: z.infer<typeof schema>): SchemaMapp
 export function divisionPolicyOf(settings: z.infer<typeof division> & z.infer<typeof schema>): DivisionPolicy {
   // Each number is in its range. Together they may not fit a mapping.
   const policy = fromParameter('SegmentEveryEntries', `is ${settings.SEGMENT_EVERY_ENTRIES}`, () =>
-    divisionOf(
-      {
-        snapshotEveryEntries: settings.SNAPSHOT_EVERY_ENTRIES,
-        snapshotEveryBytes: settings.SNAPSHOT_EVERY_BYTES,
-        snapshotEveryMinutes: settings.SNAPSHOT_EVERY_MINUTES,
-        segmentEveryEntries: settings.SEGMENT_EVERY_ENTRIES,
-        segmentEveryBytes: settings.SEGMENT_EVERY_BYTES,
-      },
-      settings.MAPPING !== '',
-    ),
+    (settings.MAPPING === '' ? divisionOf : mappedDivisionOf)({
+      snapshotEveryEntries: settings.SNAPSHOT_EVERY_ENTRIES,
+      snapshotEveryBytes: settings.SNAPSHOT_EVERY_BYTES,
+      snapshotEveryMinutes: settings.SNAPSHOT_EVERY_MINUTES,
+      segmentEveryEntries: settings.SEGMENT_EVERY_ENTRIES,
+      segmentEveryBytes: settings.SEGMENT_EVERY_BYTES,
+    }),
   );
   return settings.REVISIONS_STREAM_ARN !== '' && !divides(policy) ? REVISIONS_DIVISION : policy;
 }

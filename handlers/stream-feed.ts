@@ -3,7 +3,7 @@ import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { streamFunction } from '../src/functions/stream-function.ts';
 import type { LogId } from '../src/ids/log-id.ts';
-import { mappedLayout } from '../src/log/division-policy.ts';
+import { segmentSizes } from '../src/mapping/mapped-division.ts';
 import { divisionPolicyOf, feedStreamEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 import { wireFeed } from './wire-feed.ts';
@@ -14,7 +14,7 @@ const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: se
 const division = divisionPolicyOf(settings);
 const { stores, dynamodb, mapping, mapped } = wireStores(settings, { ttl: false, readsSizes: false });
 const { blobs, types } = stores;
-const endAt = mapped && ((log: LogId, index: number) => mapped.endAt(log, index, mappedLayout(division)));
+const endAt = mapped && ((log: LogId, index: number) => mapped.endAt(log, index, segmentSizes(division)));
 const { openFeed, publish } = wireFeed({ dynamodb, blobs, types, queue, settings });
 const feed = openFeed();
 

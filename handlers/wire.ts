@@ -5,7 +5,7 @@ import { BUILT_IN_REDUCERS, builtInReducer, loadReducer } from '../src/adapters/
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { DeploymentInvalidError, ReducerInvalidError } from '../src/errors.ts';
 import type { LogId } from '../src/ids/log-id.ts';
-import { mappedLayout } from '../src/log/division-policy.ts';
+import { segmentSizes } from '../src/mapping/mapped-division.ts';
 import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
@@ -43,7 +43,7 @@ export function wireWork(settings: WorkEnvironment) {
     adopt: mappedStore &&
       mapped && {
         items: mappedStore.applicationTable,
-        register: (log: LogId) => mapped.register(log, mappedLayout(division)),
+        register: (log: LogId) => mapped.register(log, segmentSizes(division)),
         source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
         onPage: new RateLimiter({ perSecond: settings.ADOPT_READ_UNITS }).covering(() => requests.readUnits),
       },
@@ -64,7 +64,7 @@ export async function wireJobs(settings: WorkEnvironment) {
   const { blobs, parseLog } = stores;
   const jobs: JobDeps = {
     ...stores,
-    mapped,
+    scheduler: mapped,
     queue,
     division,
     now,

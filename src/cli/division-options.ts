@@ -1,4 +1,5 @@
 import { type DivisionPolicy, divisionOf } from '../log/division-policy.ts';
+import { mappedDivisionOf } from '../mapping/mapped-division.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { parse } from './command.ts';
 import type { Output } from './output.ts';
@@ -42,7 +43,7 @@ export function divisionFrom(options: DivisionOptions): DivisionPolicy {
     segmentEveryEntries,
     segmentEveryBytes,
   };
-  return divisionOf(settings, options.mapping !== undefined);
+  return options.mapping === undefined ? divisionOf(settings) : mappedDivisionOf(settings);
 }
 
 /** Says that recorded segments keep their sizes, if the options name sizes of mapped logs. */

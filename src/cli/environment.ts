@@ -34,8 +34,8 @@ import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTR
 import { ReservedTypes } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
+import { MAPPED_TYPES } from '../log/schedule.ts';
 import { requireClaim, requireMappedBooks } from '../mapping/bucket-claim.ts';
-import { MAPPED_TYPES } from '../mapping/layout.ts';
 import { LogRegistrar } from '../mapping/log-registrar.ts';
 import type { MappedItems } from '../mapping/mapped-items.ts';
 import { MappedLogStore } from '../mapping/mapped-log-store.ts';

@@ -16,8 +16,8 @@ export const FEED_DIVISION: DivisionPolicy = checkDivision({
 export interface LogSettings {
   readonly reducer: Reducer;
   readonly division?: DivisionPolicy | undefined;
-  /** Registers mapped logs; the feed is none. */
-  readonly mapped?: unknown;
+  /** Finds what is due in scheduled logs; the feed is none. */
+  readonly scheduler?: unknown;
   /** Refuses logs of other reducers. */
   readonly requireReducer?: unknown;
 }
@@ -32,7 +32,7 @@ export function feedOr<Settings extends LogSettings>(log: LogId, settings: Setti
     ...settings,
     reducer: feedReducer,
     division: FEED_DIVISION,
-    mapped: undefined,
+    scheduler: undefined,
     requireReducer: undefined,
   };
 }

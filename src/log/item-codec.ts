@@ -17,7 +17,8 @@ import type { Entry, EntryHead, MutableEntry, RootRef, StoredBody } from './entr
 import { ItemReader } from './item-reader.ts';
 import { decodeMetadata, encodeMetadata } from './metadata.ts';
 import { decodeMutation, encodeMutation } from './mutation.ts';
-import type { ArchiveRef, Expiry, LastSnapshot, Segment, SegmentLayout } from './segment.ts';
+import type { Schedule } from './schedule.ts';
+import type { ArchiveRef, Expiry, LastSnapshot, Segment } from './segment.ts';
 
 /** Bytes of a SHA-256. */
 const HASH_BYTES = 32;
@@ -148,19 +149,19 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 /**
  * Encodes a segment as an item: `S` log id, `N` number, `C` created, and optionally `L` Last
  * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries. A
- * segment of a mapped log has a layout: `F` first item, `K` items, `J` items for each Snapshot
+ * segment of a mapped log has a schedule: `F` first item, `K` items, `J` items for each Snapshot
  * entry.
  */
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
-  const { lastSnapshot, archive, expiry, layout, foreign } = segment;
+  const { lastSnapshot, archive, expiry, schedule, foreign } = segment;
   return {
     ...item,
     ...foreign,
     ...(lastSnapshot !== undefined && lastSnapshotAttributes(lastSnapshot)),
     ...(archive !== undefined && archiveAttributes(archive)),
     ...(expiry !== undefined && expiryAttributes(expiry)),
-    ...(layout !== undefined && layoutAttributes(layout)),
+    ...(schedule !== undefined && scheduleAttributes(schedule)),
   };
 }
 
@@ -183,7 +184,7 @@ export function decodeSegment(item: StoredItem): Segment {
   const archive = readArchive(reader, item, log);
   const foreignNames = [...(isForeignLast ? ['L'] : []), ...(archive === 'foreign' ? ['A', 'H'] : [])];
   const expiry = readExpiry(reader);
-  const layout = readLayout(reader, item);
+  const schedule = readSchedule(reader, item);
   return {
     log,
     segment,
@@ -191,7 +192,7 @@ export function decodeSegment(item: StoredItem): Segment {
     ...(last !== undefined && { lastSnapshot: { position: { segment, entry: last } } }),
     ...(archive !== undefined && archive !== 'foreign' && { archive }),
     ...(expiry !== undefined && { expiry }),
-    ...(layout !== undefined && { layout }),
+    ...(schedule !== undefined && { schedule }),
     ...(foreignNames.length > 0 && { foreign: plainItem(item, foreignNames) }),
   };
 }
@@ -215,8 +216,8 @@ export function expiryAttributes(expiry: Expiry): { readonly G: { N: string }; r
   return expiry.state === 'expired' ? { G, D: { N: String(expiry.entries) } } : { G };
 }
 
-/** The attributes that state the layout of a segment of a mapped log. */
-function layoutAttributes({ first, items, snapshotEvery }: SegmentLayout): {
+/** The attributes that state the schedule of a segment of a mapped log. */
+function scheduleAttributes({ first, items, snapshotEvery }: Schedule): {
   readonly F: { N: string };
   readonly K: { N: string };
   readonly J: { N: string };
@@ -262,16 +263,16 @@ function readExpiry(reader: ItemReader): Expiry | undefined {
 const MAX_SEGMENT_ITEMS = Math.floor(MAX_NUMBER / 2);
 
 /** An item without any of the three attributes belongs to a log of logfold's own schema. */
-function readLayout(reader: ItemReader, { F, K, J }: StoredItem): SegmentLayout | undefined {
+function readSchedule(reader: ItemReader, { F, K, J }: StoredItem): Schedule | undefined {
   if (F === undefined && K === undefined && J === undefined) return undefined;
-  const layout = {
+  const schedule = {
     first: reader.integer('F'),
     items: reader.integer('K', MAX_SEGMENT_ITEMS),
     snapshotEvery: reader.integer('J'),
   };
-  if (layout.items === 0) reader.fail('K', "is '0', but a segment has items");
-  if (layout.snapshotEvery === 0) reader.fail('J', "is '0', not the number of items for each Snapshot entry");
-  return layout;
+  if (schedule.items === 0) reader.fail('K', "is '0', but a segment has items");
+  if (schedule.snapshotEvery === 0) reader.fail('J', "is '0', not the number of items for each Snapshot entry");
+  return schedule;
 }
 
 /**

@@ -142,7 +142,7 @@ export async function foreignPointer(
 async function isBeyond(store: Pick<EntryReader, 'newestEntry'>, segment: Segment): Promise<boolean> {
   const { log, segment: number } = segment;
   if (mayLackEntries(segment) || segment.archive !== undefined) return false;
-  if (segment.layout !== undefined) throw lostItem(segment);
+  if (segment.schedule !== undefined) throw lostItem(segment);
   const newest = await store.newestEntry(log, number, CONSISTENT);
   return newest === undefined || newest.position.entry + 1 < coveredEntries(segment);
 }

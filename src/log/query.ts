@@ -219,7 +219,7 @@ async function requireSnapshot(store: LogReader, log: LogId, segments: NewestSeg
   if (last !== undefined || segments[0].segment === START.segment) return { segments, snapshot: last };
   const fresh = await queryNewestSegments(store, log, { consistent: true });
   const completed = await queryLastSnapshot(store, log, fresh);
-  const isWhole = fresh[0].segment === START.segment || fresh[0].layout !== undefined;
+  const isWhole = fresh[0].segment === START.segment || fresh[0].schedule !== undefined;
   const isForeign = fresh.some(({ foreign }) => foreign !== undefined);
   if (completed !== undefined || isWhole || isForeign) return { segments: fresh, snapshot: completed };
   throw new SegmentWithoutSnapshotError('neither of the two newest segments has a complete snapshot', {

@@ -2,6 +2,7 @@ import { equalBytes } from '../codec/bytes.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import type { AttributeValue } from './attribute.ts';
+import type { Schedule } from './schedule.ts';
 
 /** A segment's archive: an object in the bucket that holds all entries of the segment. */
 export interface ArchiveRef {
@@ -29,19 +30,6 @@ export type Expiry =
     }
   /** Somebody undoes the expiry and removes the stamps. Entries may still be missing. */
   | { readonly state: 'on hold' };
-
-/**
- * How the application's items of a segment of a mapped log are numbered as entries; see
- * `src/mapping/layout.ts`. The layout of a recorded segment never changes.
- */
-export interface SegmentLayout {
-  /** Index of the segment's first item in the log, from 0. */
-  readonly first: number;
-  /** The number of items that fill the segment, at least 1. */
-  readonly items: number;
-  /** A Snapshot entry follows after each so many items of the segment, at least 1. */
-  readonly snapshotEvery: number;
-}
 
 /**
  * Attributes of a segment that another program wrote where logfold writes its own, exactly as they
@@ -75,8 +63,8 @@ export interface Segment {
   readonly archive?: ArchiveRef | undefined;
   /** Absent while the entries stay in the table. */
   readonly expiry?: Expiry | undefined;
-  /** Absent unless the segment belongs to a mapped log. */
-  readonly layout?: SegmentLayout | undefined;
+  /** Absent if writers append the Snapshot entries and the end of the segment. */
+  readonly schedule?: Schedule | undefined;
   /** Absent if only logfold wrote its attributes. */
   readonly foreign?: ForeignAttributes | undefined;
 }

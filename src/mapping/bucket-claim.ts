@@ -4,10 +4,10 @@ import type { Item, StoredItem } from '../log/attribute.ts';
 import { entryPlace } from '../log/item-codec.ts';
 import type { SegmentReader } from '../log/log-store.ts';
 import { MAPPING_ADVICE, type Meaning } from '../log/meaning.ts';
+import { MAPPED_TYPES } from '../log/schedule.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../store/keys.ts';
-import { MAPPED_TYPES } from './layout.ts';
 import { describeDifference, mappingDocument, meaningBytes } from './meaning.ts';
 import { parseMapping, type SchemaMapping } from './schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from './translate.ts';
@@ -100,8 +100,8 @@ export async function requireMappedBooks(
   books: Pick<SegmentReader, 'allSegments'>,
 ): Promise<void> {
   if ((await readJson(blobs, CLAIM)) !== undefined) return;
-  for await (const { log, layout } of books.allSegments({ index: 0, of: 1 }, () => undefined)) {
-    if (layout !== undefined) return;
+  for await (const { log, schedule } of books.allSegments({ index: 0, of: 1 }, () => undefined)) {
+    if (schedule !== undefined) return;
     throw new BucketTakenError("the Segment table has this log in logfold's own schema, which has no mapping", {
       log,
       advice: 'Use another Segment table and another bucket or directory for the logs of the mapping',

@@ -2,8 +2,8 @@ import type { StoredItem } from '../log/attribute.ts';
 import { RESERVED_VERSION } from '../log/entry.ts';
 import { encodeEntry } from '../log/item-codec.ts';
 import type { SegmentPlace, SegmentRange } from '../log/log-store.ts';
-import type { SegmentLayout } from '../log/segment.ts';
-import { entryAt, entryOfItem, itemsBefore, MAPPED_TYPES } from './layout.ts';
+import type { Schedule } from '../log/schedule.ts';
+import { entryAt, entryOfItem, itemsBefore, MAPPED_TYPES } from '../log/schedule.ts';
 import type { IndexedItem, IndexRange } from './mapped-items.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 import { type ItemPlace, timeOf, toEntryItem } from './translate.ts';
@@ -16,24 +16,24 @@ export interface Translation<T> {
   readonly virtual: (item: StoredItem) => T;
 }
 
-/** A segment whose layout is known. */
-export type LaidOutSegment = SegmentPlace & { readonly layout: SegmentLayout };
+/** A segment whose schedule is known. */
+export type ScheduledSegment = SegmentPlace & { readonly schedule: Schedule };
 
 /**
  * The items to read for a range of entries: those of the range, and for a virtual entry the item
  * before it. Entry 0 also exists with the item after it.
  * @param range at least one entry, up to the End Segment entry
  */
-export function itemsOfRange(layout: SegmentLayout, { from, to }: Pick<SegmentRange, 'from' | 'to'>): IndexRange {
-  const isVirtual = entryAt(layout, from)?.kind !== 'item';
-  const first = itemsBefore(layout, from) - (isVirtual ? 1 : 0);
-  const end = itemsBefore(layout, to);
+export function itemsOfRange(schedule: Schedule, { from, to }: Pick<SegmentRange, 'from' | 'to'>): IndexRange {
+  const isVirtual = entryAt(schedule, from)?.kind !== 'item';
+  const first = itemsBefore(schedule, from) - (isVirtual ? 1 : 0);
+  const end = itemsBefore(schedule, to);
   return { from: Math.max(0, first), to: from === 0 && to === 1 ? end + 1 : end };
 }
 
 /** Whether a range has a Snapshot entry. */
 export function hasSnapshotEntry(
-  { snapshotEvery }: SegmentLayout,
+  { snapshotEvery }: Schedule,
   { from, to }: Pick<SegmentRange, 'from' | 'to'>,
 ): boolean {
   const period = snapshotEvery + 1;
@@ -55,16 +55,16 @@ export async function* entryPages<T>(
     range: { from, to },
     created,
   }: {
-    readonly segment: LaidOutSegment;
+    readonly segment: ScheduledSegment;
     readonly range: Pick<SegmentRange, 'from' | 'to'>;
     readonly created: number | undefined;
   },
   { pages, roots }: { readonly pages: AsyncIterable<IndexedItem[]>; readonly roots: AsyncIterable<StoredItem[]> },
 ): AsyncGenerator<T[]> {
-  const { log, layout } = segment;
+  const { log, schedule } = segment;
   const complete = new AscendingItems(roots);
   // A reader that starts at a Snapshot entry waits for its root.
-  if (entryAt(layout, from)?.kind === 'snapshot') complete.readAhead();
+  if (entryAt(schedule, from)?.kind === 'snapshot') complete.readAhead();
   let isFirstDue = from === 0;
   for await (const page of pages) {
     const entries: T[] = [];
@@ -74,8 +74,8 @@ export async function* entryPages<T>(
       entries.push(virtual({ ...item, ...(root?.B && { B: root.B }), ...(root?.E && { E: root.E }) }));
     };
     for (const { index, item } of page) {
-      const isBefore = index < layout.first;
-      const entry = isBefore ? -1 : entryOfItem(layout, index);
+      const isBefore = index < schedule.first;
+      const entry = isBefore ? -1 : entryOfItem(schedule, index);
       const place = { log, position: { segment: segment.segment, entry: Math.max(0, entry) }, index };
       const isWanted = !isBefore && entry >= from && entry < to;
       // An item beside the range tells about a virtual entry, so it must fit the mapping too.
@@ -86,7 +86,7 @@ export async function* entryPages<T>(
       if (isWanted) entries.push(original(mapping, item, place));
       if (isBefore) continue;
       const next = entry + 1;
-      if (next >= from && next < to && entryAt(layout, next)?.kind !== 'item')
+      if (next >= from && next < to && entryAt(schedule, next)?.kind !== 'item')
         await addVirtual(next, timeOf(mapping, item, place));
     }
     if (entries.length > 0) yield entries;
@@ -94,15 +94,15 @@ export async function* entryPages<T>(
 }
 
 /** A virtual entry as an item of logfold's own schema, without a root. */
-function virtualEntry({ log, segment, layout }: LaidOutSegment, entry: number, time: StoredItem['C']): StoredItem {
-  const laidOut = entryAt(layout, entry);
+function virtualEntry({ log, segment, schedule }: ScheduledSegment, entry: number, time: StoredItem['C']): StoredItem {
+  const scheduled = entryAt(schedule, entry);
   const item = encodeEntry({
     log,
     position: { segment, entry },
     created: 0,
-    type: laidOut?.kind === 'end segment' ? MAPPED_TYPES.endSegment : MAPPED_TYPES.snapshot,
+    type: scheduled?.kind === 'end segment' ? MAPPED_TYPES.endSegment : MAPPED_TYPES.snapshot,
     version: RESERVED_VERSION,
-    number: itemsBefore(layout, entry),
+    number: itemsBefore(schedule, entry),
   });
   return { ...item, C: time };
 }

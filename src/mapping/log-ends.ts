@@ -1,21 +1,21 @@
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { SegmentReader } from '../log/log-store.ts';
-import type { SegmentLayout } from '../log/segment.ts';
-import { indexAfter, newestEntryOf } from './layout.ts';
+import type { Schedule } from '../log/schedule.ts';
+import { indexAfter, newestEntryOf } from '../log/schedule.ts';
 
 const MAX_CACHED_LOGS = 10_000;
 
-interface LaidOutSegment {
+interface ScheduledSegment {
   readonly segment: number;
-  readonly layout: SegmentLayout;
+  readonly schedule: Schedule;
 }
 
-/** Finds the positions of items of mapped logs by the layouts in the Segment table. */
+/** Finds the positions of items of mapped logs by the schedules in the Segment table. */
 export class LogEnds {
   readonly #records: Pick<SegmentReader, 'newestSegments'>;
-  /** The segment of the newest item of each log. The layout of a segment with items is final. */
-  readonly #found = new Map<LogId, LaidOutSegment>();
+  /** The segment of the newest item of each log. The schedule of a segment with items is final. */
+  readonly #found = new Map<LogId, ScheduledSegment>();
 
   /** @param records the segments that the Segment table records */
   constructor(records: Pick<SegmentReader, 'newestSegments'>) {
@@ -31,21 +31,24 @@ export class LogEnds {
    */
   async endAt(log: LogId, index: number): Promise<Position | undefined> {
     const known = this.#found.get(log);
-    if (known !== undefined && hasItem(known.layout, index)) return endWith(known, index);
+    if (known !== undefined && hasItem(known.schedule, index)) return endWith(known, index);
     const [last, before] = await this.#records.newestSegments(log, 2, { consistent: true });
-    if (last?.layout === undefined) return undefined;
-    const { segment, layout } = (index < last.layout.first ? before : undefined) ?? last;
+    if (last?.schedule === undefined) return undefined;
+    const { segment, schedule } = (index < last.schedule.first ? before : undefined) ?? last;
     // Only the newest recorded segment may not have begun, so the one before it has.
-    if (layout === undefined || index < layout.first) return { segment, entry: 0 };
-    // A segment that is not recorded has the layout of the one before it, because its first item
+    if (schedule === undefined || index < schedule.first) return { segment, entry: 0 };
+    // A segment that is not recorded has the schedule of the one before it, because its first item
     // exists and the records were read later.
-    const later = Math.floor((index - layout.first) / layout.items);
-    const found = { segment: segment + later, layout: { ...layout, first: layout.first + later * layout.items } };
+    const later = Math.floor((index - schedule.first) / schedule.items);
+    const found = {
+      segment: segment + later,
+      schedule: { ...schedule, first: schedule.first + later * schedule.items },
+    };
     this.#remember(log, found);
     return endWith(found, index);
   }
 
-  #remember(log: LogId, found: LaidOutSegment): void {
+  #remember(log: LogId, found: ScheduledSegment): void {
     this.#found.delete(log);
     this.#found.set(log, found);
     const [oldest] = this.#found.keys();
@@ -53,13 +56,13 @@ export class LogEnds {
   }
 }
 
-function hasItem(layout: SegmentLayout, index: number): boolean {
-  return index >= layout.first && index < indexAfter(layout);
+function hasItem(schedule: Schedule, index: number): boolean {
+  return index >= schedule.first && index < indexAfter(schedule);
 }
 
 /** The newest entry while the item of the segment is the newest one of its log. */
-function endWith({ segment, layout }: LaidOutSegment, index: number): Position {
+function endWith({ segment, schedule }: ScheduledSegment, index: number): Position {
   // The next segment begins with the last item of a segment.
-  if (index + 1 === indexAfter(layout)) return { segment: segment + 1, entry: 0 };
-  return { segment, entry: newestEntryOf(layout, index + 1) ?? 0 };
+  if (index + 1 === indexAfter(schedule)) return { segment: segment + 1, entry: 0 };
+  return { segment, entry: newestEntryOf(schedule, index + 1) ?? 0 };
 }

@@ -6,11 +6,13 @@ import {
   SegmentStateError,
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { Position } from '../ids/position.ts';
+import { MAX_NUMBER, type Position } from '../ids/position.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
+import type { DivisionPolicy } from '../log/division-policy.ts';
 import { carriedRef, type Entry, type EntryHead, type RootRef } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { checkBatchItems } from '../log/item-size.ts';
+import { lostItem } from '../log/last-snapshot.ts';
 import type {
   Consistency,
   ExpiringSegment,
@@ -27,14 +29,16 @@ import type {
   UnreadEntries,
 } from '../log/log-store.ts';
 import type { Meaning } from '../log/meaning.ts';
-import type { Expiry, LastSnapshot, Segment } from '../log/segment.ts';
+import { type Due, endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf, type Scheduler } from '../log/schedule.ts';
+import { coveredEntries, type Expiry, isFrozen, type LastSnapshot, type Segment } from '../log/segment.ts';
+import { TailCount } from '../log/tail-count.ts';
 import { meaningOf } from './bucket-claim.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
 import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
-import { endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf } from './layout.ts';
 import { LogEnds } from './log-ends.ts';
+import { isVirtualDue, type SegmentSizes, segmentSizes } from './mapped-division.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
-import { MappedSegments, type SegmentSizes } from './mapped-segments.ts';
+import { MappedSegments } from './mapped-segments.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 import { toApplicationItem, toEntry, toEntryItem } from './translate.ts';
 
@@ -63,7 +67,7 @@ export interface MappedLogStoreOptions {
  *
  * Reads throw ItemInvalidError if an item of the range does not fit the mapping.
  */
-export class MappedLogStore implements LogStore {
+export class MappedLogStore implements LogStore, Scheduler {
   readonly reads = 'tables';
   readonly #items: MappedItems;
   readonly #books: LogStore;
@@ -95,6 +99,30 @@ export class MappedLogStore implements LogStore {
     return this.#segments.register(log, sizes);
   }
 
+  /** As {@link Scheduler.due}. */
+  async due(log: LogId, division: DivisionPolicy, nowSeconds: number): Promise<Due> {
+    const segments = await this.register(log, segmentSizes(division));
+    const [newest] = await this.newestSegments(log, 1, CONSISTENT);
+    if (newest === undefined) return { segments };
+    const { segment } = newest;
+    const complete = coveredEntries(newest) - 1;
+    const count = new TailCount(MAPPED_TYPES, complete);
+    const range = { segment, from: complete + 1, to: MAX_NUMBER + 1 };
+    for await (const page of this.items(log, range, CONSISTENT)) for (const item of page) count.add(item);
+    const { tail } = count;
+    if (tail.newest <= complete && complete >= 0 && !isFrozen(newest)) await this.#requireEntry(newest, complete);
+    return {
+      segments,
+      ...(isVirtualDue(division, newest, count, nowSeconds) && { position: { segment, entry: tail.snapshot } }),
+    };
+  }
+
+  /** @throws SourceChangedError if the segment ends before the entry of its Last Snapshot */
+  async #requireEntry(segment: Segment, entry: number): Promise<void> {
+    const end = await this.newestEntry(segment.log, segment.segment, CONSISTENT);
+    if ((end?.position.entry ?? -1) < entry) throw lostItem(segment);
+  }
+
   /** As {@link LogEnds.endAt}. */
   endAt(log: LogId, index: number): Promise<Position | undefined> {
     return this.#ends.endAt(log, index);
@@ -117,17 +145,17 @@ export class MappedLogStore implements LogStore {
   }
 
   async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
-    const known = await this.#segments.layoutOf(log, segment, consistency);
+    const known = await this.#segments.scheduleOf(log, segment, consistency);
     if (known === undefined) return undefined;
-    const { layout, isFinal } = known;
-    const newest = await this.#items.newest(log, isFinal ? indexAfter(layout) : layout.first, consistency);
+    const { schedule, isFinal } = known;
+    const newest = await this.#items.newest(log, isFinal ? indexAfter(schedule) : schedule.first, consistency);
     const count = newest === undefined ? 0 : newest.index + 1;
-    const entry = newest && newestEntryOf(layout, count);
+    const entry = newest && newestEntryOf(schedule, count);
     if (entry === undefined) return undefined;
     const head = { log, position: { segment, entry }, number: count };
-    const laidOut = entryAt(layout, entry);
-    if (laidOut?.kind === 'item') return { ...head, ...this.#typeOf(newest) };
-    return { ...head, type: laidOut?.kind === 'snapshot' ? MAPPED_TYPES.snapshot : MAPPED_TYPES.endSegment };
+    const scheduled = entryAt(schedule, entry);
+    if (scheduled?.kind === 'item') return { ...head, ...this.#typeOf(newest) };
+    return { ...head, type: scheduled?.kind === 'snapshot' ? MAPPED_TYPES.snapshot : MAPPED_TYPES.endSegment };
   }
 
   async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
@@ -157,19 +185,21 @@ export class MappedLogStore implements LogStore {
   ): AsyncGenerator<T[]> {
     if (from >= to) return;
     const consistency = { consistent };
-    const known = await this.#segments.layoutOf(log, segment, consistency);
+    const known = await this.#segments.scheduleOf(log, segment, consistency);
     if (known === undefined) return;
-    const { layout, isFinal } = known;
-    const range = { from, to: Math.min(to, isFinal ? endOf(layout) + 1 : 1) };
+    const { schedule, isFinal } = known;
+    const range = { from, to: Math.min(to, isFinal ? endOf(schedule) + 1 : 1) };
     if (range.from >= range.to) return;
     const created = from === 0 && segment > 0 ? await this.#createdOf(log, segment, known.created) : known.created;
-    const roots = hasSnapshotEntry(layout, range) ? this.#books.items(log, { segment, ...range }, consistency) : none();
+    const roots = hasSnapshotEntry(schedule, range)
+      ? this.#books.items(log, { segment, ...range }, consistency)
+      : none();
     let read: PageRead | undefined;
     const noteRead = (page: PageRead) => {
       read = page;
     };
-    const pages = this.#items.pages(log, itemsOfRange(layout, range), { consistent, isChecked, onPage: noteRead });
-    const place = { segment: { log, segment, layout }, range, created };
+    const pages = this.#items.pages(log, itemsOfRange(schedule, range), { consistent, isChecked, onPage: noteRead });
+    const place = { segment: { log, segment, schedule }, range, created };
     for await (const entries of entryPages(this.#mapping, translation, place, { pages, roots })) {
       if (read !== undefined) onPage?.({ ...read, items: entries.length });
       read = undefined;
@@ -179,10 +209,10 @@ export class MappedLogStore implements LogStore {
 
   /** The item of a virtual entry is the one before it, with which the entry exists. */
   async nameItem(log: LogId, { segment, entry }: Position): Promise<string | undefined> {
-    const known = await this.#segments.layoutOf(log, segment, CONSISTENT);
-    const laidOut = known && entryAt(known.layout, entry);
-    if (laidOut === undefined) return undefined;
-    const index = laidOut.kind === 'item' ? laidOut.index : Math.max(0, laidOut.items - 1);
+    const known = await this.#segments.scheduleOf(log, segment, CONSISTENT);
+    const scheduled = known && entryAt(known.schedule, entry);
+    if (scheduled === undefined) return undefined;
+    const index = scheduled.kind === 'item' ? scheduled.index : Math.max(0, scheduled.items - 1);
     if (index > maxIndex(this.#mapping)) return undefined;
     const named = namedByKey(this.#mapping, keyOf(this.#mapping, log, index));
     return index === 0 ? `${named}, with which the mapping says that the log begins` : named;
@@ -333,11 +363,11 @@ export class MappedLogStore implements LogStore {
 
   /** Indexes of the items among entries of a segment, each once. */
   async #indexesOf({ log, segment }: SegmentPlace, entries: readonly number[]): Promise<number[]> {
-    const known = await this.#segments.layoutOf(log, segment, CONSISTENT);
+    const known = await this.#segments.scheduleOf(log, segment, CONSISTENT);
     if (known === undefined) return [];
     return [...new Set(entries)].flatMap((entry) => {
-      const laidOut = entryAt(known.layout, entry);
-      return laidOut?.kind === 'item' ? [laidOut.index] : [];
+      const scheduled = entryAt(known.schedule, entry);
+      return scheduled?.kind === 'item' ? [scheduled.index] : [];
     });
   }
 

@@ -3,9 +3,11 @@ import type { LogId } from '../ids/log-id.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { epochSeconds } from '../log/entry.ts';
 import type { Consistency, ScanPart, SegmentReader } from '../log/log-store.ts';
-import { isFrozen, type Segment, type SegmentLayout } from '../log/segment.ts';
+import type { Schedule } from '../log/schedule.ts';
+import { indexAfter, nextSchedule } from '../log/schedule.ts';
+import { isFrozen, type Segment } from '../log/segment.ts';
 import { itemSeconds } from './item-time.ts';
-import { indexAfter, nextLayout } from './layout.ts';
+import type { SegmentSizes } from './mapped-division.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
@@ -15,24 +17,16 @@ const CONSISTENT: Consistency = { consistent: true };
 const END = Number.MAX_SAFE_INTEGER;
 const MAX_CACHED_SEGMENTS = 10_000;
 
-/** How a log is divided into segments. */
-export interface SegmentSizes {
-  /** Items of a segment; a multiple of `snapshotEvery`. */
-  readonly items: number;
-  /** Items between two Snapshot entries. */
-  readonly snapshotEvery: number;
-}
-
 /** A segment of a mapped log. */
-export type MappedSegment = Segment & { readonly layout: SegmentLayout };
+export type MappedSegment = Segment & { readonly schedule: Schedule };
 
-/** The layout of a segment, as far as it is certain. */
-export interface KnownLayout {
-  readonly layout: SegmentLayout;
+/** The schedule of a segment, as far as it is certain. */
+export interface KnownSchedule {
+  readonly schedule: Schedule;
   /** Undefined until the segment is recorded with its creation time. */
   readonly created: number | undefined;
   /**
-   * False if another process may still record the segment with another layout. Then only entry 0
+   * False if another process may still record the segment with another schedule. Then only entry 0
    * exists.
    */
   readonly isFinal: boolean;
@@ -54,17 +48,17 @@ export interface MappedSegmentsDeps {
  * have begun and are not recorded yet. A segment begins when the item before its first one exists;
  * the first segment begins when it is recorded.
  *
- * A segment that is not recorded has the layout of the one before it. Another process may record it
- * with another layout, but only while its first item does not exist. So its layout is certain if a
- * read shows this item, and a later, consistent read shows no record. Items are therefore read
- * before the records that they are compared with.
+ * A segment that is not recorded has the schedule of the one before it. Another process may record
+ * it with another schedule, but only while its first item does not exist. So its schedule is
+ * certain if a read shows this item, and a later, consistent read shows no record. Items are
+ * therefore read before the records that they are compared with.
  */
 export class MappedSegments {
   readonly #items: MappedItems;
   readonly #books: SegmentBooks;
   readonly #mapping: SchemaMapping;
   readonly #now: () => number;
-  readonly #known = new Map<string, KnownLayout>();
+  readonly #known = new Map<string, KnownSchedule>();
 
   constructor({ items, books, mapping, now }: MappedSegmentsDeps) {
     this.#items = items;
@@ -115,8 +109,8 @@ export class MappedSegments {
       const recorded = await this.#record(log, segment, CONSISTENT);
       return recorded !== undefined && (await this.#isVisible(recorded, newest)) ? recorded : undefined;
     }
-    const layout = laterLayout(last, segment);
-    return hasBegun(layout, countOf(newest)) ? this.#inferredSegment(log, { segment, layout }, newest) : undefined;
+    const schedule = laterSchedule(last, segment);
+    return hasBegun(schedule, countOf(newest)) ? this.#inferredSegment(log, { segment, schedule }, newest) : undefined;
   }
 
   /**
@@ -142,16 +136,16 @@ export class MappedSegments {
   async *scan(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncGenerator<Segment> {
     for await (const record of this.#books.allSegments(part, onInvalid)) {
       // The caller of a scan reads the entries of the segments next.
-      if (record.layout !== undefined) this.#remember(record);
+      if (record.schedule !== undefined) this.#remember(record);
       if (record.created !== 0 || (await this.get(record.log, record.segment, CONSISTENT)) !== undefined) yield record;
     }
   }
 
   /**
-   * The layout of a segment; undefined if the segment has not begun. Takes no request if the layout
-   * is known, and one if it is recorded.
+   * The schedule of a segment; undefined if the segment has not begun. Takes no request if the
+   * schedule is known, and one if it is recorded.
    */
-  async layoutOf(log: LogId, segment: number, consistency: Consistency): Promise<KnownLayout | undefined> {
+  async scheduleOf(log: LogId, segment: number, consistency: Consistency): Promise<KnownSchedule | undefined> {
     const known = this.#known.get(nameOf(log, segment));
     if (known !== undefined) return known;
     if ((await this.#record(log, segment, EVENTUAL)) !== undefined) return this.#known.get(nameOf(log, segment));
@@ -162,16 +156,16 @@ export class MappedSegments {
       await this.#record(log, segment, CONSISTENT);
       return this.#known.get(nameOf(log, segment));
     }
-    const layout = laterLayout(last, segment);
+    const schedule = laterSchedule(last, segment);
     const count = countOf(newest);
-    if (!hasBegun(layout, count)) return undefined;
-    const inferred = { layout, created: undefined, isFinal: count > layout.first };
+    if (!hasBegun(schedule, count)) return undefined;
+    const inferred = { schedule, created: undefined, isFinal: count > schedule.first };
     if (inferred.isFinal) this.#cache(log, segment, inferred);
     return inferred;
   }
 
   /**
-   * Records all segments that have begun. Writes a layout that differs from that of the segment
+   * Records all segments that have begun. Writes a schedule that differs from that of the segment
    * before only if the segment's first item does not exist yet; therefore it may record one segment
    * that has not begun. Duplicate and concurrent calls do no harm.
    * @param sizes those of new segments; by default those of the newest recorded segment
@@ -184,13 +178,13 @@ export class MappedSegments {
     let recorded = 0;
     if (last === undefined) {
       if (sizes === undefined) return 0;
-      const layout = { first: 0, ...pick(sizes) };
-      recorded += Number(await this.#books.putSegment(await this.#begun(log, { segment: 0, layout }, newest)));
+      const schedule = { first: 0, ...pick(sizes) };
+      recorded += Number(await this.#books.putSegment(await this.#begun(log, { segment: 0, schedule }, newest)));
       last = await this.#record(log, 0, CONSISTENT);
     }
-    while (last !== undefined && hasBegun(last.layout, countOf(newest))) {
+    while (last !== undefined && hasBegun(last.schedule, countOf(newest))) {
       if (last.created === 0) await this.#items.beginSegment(await this.#begun(log, last, newest));
-      const next = await this.#recordNext(last, { newest, sizes: sizes ?? last.layout });
+      const next = await this.#recordNext(last, { newest, sizes: sizes ?? last.schedule });
       recorded += Number(next.isNew);
       last = next.segment;
     }
@@ -216,14 +210,14 @@ export class MappedSegments {
     const begins = hasBegun(same, count);
     const changes = sizes.items !== same.items || sizes.snapshotEvery !== same.snapshotEvery;
     if (changes && count <= same.first) {
-      const layout = { first: same.first, ...pick(sizes) };
+      const schedule = { first: same.first, ...pick(sizes) };
       const changed = begins
-        ? await this.#begun(log, { segment, layout }, newest)
-        : { log, segment, created: 0, layout };
+        ? await this.#begun(log, { segment, schedule }, newest)
+        : { log, segment, created: 0, schedule };
       if (await this.#items.putSegment(changed)) return { segment: this.#remember(changed), isNew: true };
     }
     if (!begins) return { segment: undefined, isNew: false };
-    const isNew = await this.#books.putSegment(await this.#begun(log, { segment, layout: same }, newest));
+    const isNew = await this.#books.putSegment(await this.#begun(log, { segment, schedule: same }, newest));
     return { segment: await this.#record(log, segment, CONSISTENT), isNew };
   }
 
@@ -238,10 +232,10 @@ export class MappedSegments {
 
   /** The segments after the newest recorded one, ascending, at most the last `limit`. */
   async *#inferred(last: MappedSegment, newest: IndexedItem | undefined, limit: number): AsyncGenerator<Segment> {
-    const begun = Math.floor((countOf(newest) - indexAfter(last.layout)) / last.layout.items) + 1;
+    const begun = Math.floor((countOf(newest) - indexAfter(last.schedule)) / last.schedule.items) + 1;
     for (let i = Math.max(1, begun - limit + 1); i <= begun; i++) {
       const segment = last.segment + i;
-      yield await this.#inferredSegment(last.log, { segment, layout: laterLayout(last, segment) }, newest);
+      yield await this.#inferredSegment(last.log, { segment, schedule: laterSchedule(last, segment) }, newest);
     }
   }
 
@@ -249,23 +243,19 @@ export class MappedSegments {
     return {
       log,
       segment: of.segment,
-      created: (await this.#timeBefore(log, of.layout, newest)) ?? 0,
-      layout: of.layout,
+      created: (await this.#timeBefore(log, of.schedule, newest)) ?? 0,
+      schedule: of.schedule,
     };
   }
 
   /** A segment to record, with its creation time. */
-  async #begun(log: LogId, { segment, layout }: PlannedSegment, newest: IndexedItem): Promise<MappedSegment> {
-    const created = (await this.#timeBefore(log, layout, newest)) ?? epochSeconds(this.#now());
-    return { log, segment, created, layout };
+  async #begun(log: LogId, { segment, schedule }: PlannedSegment, newest: IndexedItem): Promise<MappedSegment> {
+    const created = (await this.#timeBefore(log, schedule, newest)) ?? epochSeconds(this.#now());
+    return { log, segment, created, schedule };
   }
 
   /** Time of the item before a segment; for the first segment that of its first item. */
-  async #timeBefore(
-    log: LogId,
-    { first }: SegmentLayout,
-    newest: IndexedItem | undefined,
-  ): Promise<number | undefined> {
+  async #timeBefore(log: LogId, { first }: Schedule, newest: IndexedItem | undefined): Promise<number | undefined> {
     const { time } = this.#mapping;
     if (time === undefined) return undefined;
     const index = Math.max(0, first - 1);
@@ -292,19 +282,19 @@ export class MappedSegments {
   }
 
   #remember(record: Segment): MappedSegment {
-    const { log, segment, layout, created } = record;
-    if (layout === undefined) {
-      throw new ItemInvalidError("the segment has no layout: attributes 'F', 'K' and 'J' are missing", {
+    const { log, segment, schedule, created } = record;
+    if (schedule === undefined) {
+      throw new ItemInvalidError("the segment has no schedule: attributes 'F', 'K' and 'J' are missing", {
         log,
         segment,
         advice: 'Use the Segment table that belongs to the mapped logs, or leave the mapping out',
       });
     }
-    this.#cache(log, segment, { layout, created: created === 0 ? undefined : created, isFinal: true });
-    return { ...record, layout };
+    this.#cache(log, segment, { schedule, created: created === 0 ? undefined : created, isFinal: true });
+    return { ...record, schedule };
   }
 
-  #cache(log: LogId, segment: number, known: KnownLayout): void {
+  #cache(log: LogId, segment: number, known: KnownSchedule): void {
     const name = nameOf(log, segment);
     this.#known.delete(name);
     this.#known.set(name, known);
@@ -315,7 +305,7 @@ export class MappedSegments {
 
 interface PlannedSegment {
   readonly segment: number;
-  readonly layout: SegmentLayout;
+  readonly schedule: Schedule;
 }
 
 function nameOf(log: LogId, segment: number): string {
@@ -330,16 +320,16 @@ function countOf(newest: IndexedItem | undefined): number {
   return newest === undefined ? 0 : newest.index + 1;
 }
 
-function nextOf({ layout }: MappedSegment): SegmentLayout {
-  return nextLayout(layout);
+function nextOf({ schedule }: MappedSegment): Schedule {
+  return nextSchedule(schedule);
 }
 
-/** The layout of a segment after the newest recorded one. */
-function laterLayout({ segment, layout }: MappedSegment, later: number): SegmentLayout {
-  return { ...layout, first: layout.first + (later - segment) * layout.items };
+/** The schedule of a segment after the newest recorded one. */
+function laterSchedule({ segment, schedule }: MappedSegment, later: number): Schedule {
+  return { ...schedule, first: schedule.first + (later - segment) * schedule.items };
 }
 
-function hasBegun({ first }: SegmentLayout, items: number): boolean {
+function hasBegun({ first }: Schedule, items: number): boolean {
   return items >= first;
 }
 
@@ -348,8 +338,8 @@ function hasBegun({ first }: SegmentLayout, items: number): boolean {
  * even if items are missing.
  */
 function isVisible(record: MappedSegment, items: number): boolean {
-  const { segment, layout, lastSnapshot } = record;
-  return segment === 0 || lastSnapshot !== undefined || isFrozen(record) || hasBegun(layout, items);
+  const { segment, schedule, lastSnapshot } = record;
+  return segment === 0 || lastSnapshot !== undefined || isFrozen(record) || hasBegun(schedule, items);
 }
 
 /**

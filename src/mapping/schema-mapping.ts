@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { MappingInvalidError } from '../errors.ts';
-import { MAPPED_TYPES } from './layout.ts';
+import { MAPPED_TYPES } from '../log/schedule.ts';
 
 /**
  * How the items of an application's table become entries, without defaults and shorthands. Absent

@@ -17,6 +17,7 @@ import {
 import type { Entry, MutableEntry, StoredBody } from '../log/entry.ts';
 import { decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
+import { MAPPED_TYPES } from '../log/schedule.ts';
 import { itemSeconds } from './item-time.ts';
 import {
   attributeOf,
@@ -28,7 +29,6 @@ import {
   shown,
   sortKeyOf,
 } from './key-pattern.ts';
-import { MAPPED_TYPES } from './layout.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
 /** The place of an item of the application in its log, as an item and as an entry. */

@@ -145,7 +145,7 @@ function keptUntil(segments: readonly Segment[], at: number, { keepSegments, kee
 export function isCovered({ segment }: Segment, next: Segment | undefined, newest?: Position): boolean {
   if (next?.segment !== segment + 1) return false;
   return (
-    next.lastSnapshot !== undefined || (next.layout !== undefined && newest !== undefined && newest.segment > segment)
+    next.lastSnapshot !== undefined || (next.schedule !== undefined && newest !== undefined && newest.segment > segment)
   );
 }
 
@@ -154,8 +154,8 @@ export function isCovered({ segment }: Segment, next: Segment | undefined, newes
  * may take the number of the next one. True for every other log, whose open segment has an entry.
  * @param after the next segments
  */
-function hasItemsAfter({ layout }: Segment, after: readonly Segment[]): boolean {
-  return layout === undefined || after.length > 1 || coveredEntries(after[0]) > 1;
+function hasItemsAfter({ schedule }: Segment, after: readonly Segment[]): boolean {
+  return schedule === undefined || after.length > 1 || coveredEntries(after[0]) > 1;
 }
 
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {

@@ -8,8 +8,8 @@ import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { Entry, ReservedTypes, StoredBody } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { SegmentRange } from '../log/log-store.ts';
+import { endOf } from '../log/schedule.ts';
 import { mayLackEntries } from '../log/segment.ts';
-import { endOf } from '../mapping/layout.ts';
 import type { Root } from './root.ts';
 import type { SnapshotStores } from './snapshots.ts';
 
@@ -144,8 +144,8 @@ function lastItemSegment(stores: Pick<ItemStores, 'store'>, log: LogId, { segmen
 async function endOfSegment(store: ItemStores['store'], log: LogId, segment: number): Promise<number | undefined> {
   if (store.meaningOf?.(log) === undefined) return (await store.newestEntry(log, segment, CONSISTENT))?.position.entry;
   // The last items may have left the table before others, or the segment before may be restored.
-  const { layout } = (await store.getSegment(log, segment, CONSISTENT)) ?? {};
-  return layout && endOf(layout);
+  const { schedule } = (await store.getSegment(log, segment, CONSISTENT)) ?? {};
+  return schedule && endOf(schedule);
 }
 
 /** Whether the segment of the last item before a position expires without an archive. */

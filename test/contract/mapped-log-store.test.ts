@@ -20,9 +20,9 @@ import { carriedRef } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { queryNewestSegments } from '../../src/log/newest.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
@@ -134,7 +134,7 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     store = fresh();
   });
 
-  /** A store that knows no layouts yet. */
+  /** A store that knows no schedules yet. */
   function fresh(): MappedLogStore {
     return new MappedLogStore({ ...tables, now: () => (NOON + 1000) * 1000 });
   }
@@ -170,8 +170,10 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
   }
 
   const segmentsOf = (log: LogId): Promise<Segment[]> => Array.fromAsync(store.segments(log));
-  const layouts = (segments: readonly Segment[]) =>
-    segments.map(({ segment, layout }) => `${segment}: ${layout?.first}+${layout?.items}/${layout?.snapshotEvery}`);
+  const schedules = (segments: readonly Segment[]) =>
+    segments.map(
+      ({ segment, schedule }) => `${segment}: ${schedule?.first}+${schedule?.items}/${schedule?.snapshotEvery}`,
+    );
 
   test('a virtual entry exists as soon as the item before it does', async () => {
     const log = newMappedLog();
@@ -231,7 +233,7 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     expect(counts.reduce((sum, count) => sum + count)).toBe(4);
     expect(await store.register(log, TENS)).toBe(0);
     const records = await Array.fromAsync(tables.books.segments(log, CONSISTENT));
-    expect(layouts(records)).toEqual(['0: 0+10/5', '1: 10+10/5', '2: 20+10/5', '3: 30+10/5']);
+    expect(schedules(records)).toEqual(['0: 0+10/5', '1: 10+10/5', '2: 20+10/5', '3: 30+10/5']);
     expect(records.map(({ created }) => created - NOON)).toEqual(isTimed() ? [0, 9, 19, 29] : [1000, 1000, 1000, 1000]);
     expect(await segmentsOf(log)).toEqual(records);
   });
@@ -240,7 +242,7 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     const log = await create(10);
     await append(log, 10, 35);
     const inferred = await segmentsOf(log);
-    expect(layouts(inferred)).toEqual(['0: 0+10/5', '1: 10+10/5', '2: 20+10/5', '3: 30+10/5']);
+    expect(schedules(inferred)).toEqual(['0: 0+10/5', '1: 10+10/5', '2: 20+10/5', '3: 30+10/5']);
     for (const limit of [1, 2, 3, 9]) {
       expect(await fresh().newestSegments(log, limit, EVENTUAL)).toEqual(inferred.toReversed().slice(0, limit));
     }
@@ -256,22 +258,22 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     const log = await create(25);
     const sizes = { items: 6, snapshotEvery: 3 };
     expect(await store.register(log, sizes)).toBe(1);
-    expect(layouts(await segmentsOf(log))).toEqual(['0: 0+10/5', '1: 10+10/5', '2: 20+10/5']);
+    expect(schedules(await segmentsOf(log))).toEqual(['0: 0+10/5', '1: 10+10/5', '2: 20+10/5']);
     expect(await store.getSegment(log, 3, CONSISTENT)).toBeUndefined();
     expect(await shape(log, 3)).toBe('');
     await append(log, 25, 30);
-    expect(layouts(await segmentsOf(log)).at(-1)).toBe('3: 30+6/3');
+    expect(schedules(await segmentsOf(log)).at(-1)).toBe('3: 30+6/3');
     await append(log, 30, 37);
     expect(await store.register(log, sizes)).toBe(1);
     const all = await segmentsOf(log);
-    expect(layouts(all).slice(2)).toEqual(['2: 20+10/5', '3: 30+6/3', '4: 36+6/3']);
+    expect(schedules(all).slice(2)).toEqual(['2: 20+10/5', '3: 30+6/3', '4: 36+6/3']);
     if (isTimed()) expect(all.map(({ created }) => created - NOON)).toEqual([0, 9, 19, 29, 35]);
     else expect(all.every(({ created }) => created === NOON + 1000)).toBe(true);
     // The first item of segment 5 exists before anybody records the segment.
     await append(log, 37, 44);
     expect(await store.register(log, TENS)).toBe(2);
     await append(log, 44, 49);
-    expect(layouts(await segmentsOf(log)).slice(4)).toEqual(['4: 36+6/3', '5: 42+6/3', '6: 48+10/5']);
+    expect(schedules(await segmentsOf(log)).slice(4)).toEqual(['4: 36+6/3', '5: 42+6/3', '6: 48+10/5']);
   });
 
   test('a Snapshot entry carries its root, and a pending one carries none', async () => {
@@ -312,7 +314,7 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     expect(await fresh().advanceLastSnapshot(log, { position: at })).toBe(true);
     expect(await tables.books.getSegment(log, 2, CONSISTENT)).toMatchObject({
       lastSnapshot: lastAt(2, 0),
-      layout: { first: 20 },
+      schedule: { first: 20 },
     });
     await expect(store.advanceLastSnapshot(log, { position: { segment: 3, entry: 0 } })).rejects.toThrow(
       SegmentNotFoundError,

@@ -8,8 +8,8 @@ import { nextPosition, type Position } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
 import { encodeSegment } from '../../src/log/item-codec.ts';
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
+import { entryOfItem, MAPPED_TYPES, entryAt as scheduledAt } from '../../src/log/schedule.ts';
 import type { Segment } from '../../src/log/segment.ts';
-import { entryOfItem, entryAt as laidOutAt, MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { allEntries, entryAt, NOON, newLogId } from '../support/logs.ts';
@@ -74,7 +74,7 @@ function ownLogs(store: LogStore): StoredLogs {
         const entry = entryAt(log, position, { created: NOON + index, number: index + 1, body });
         await store.putEntries([entry]);
         const following = nextPosition(position);
-        const { kind } = laidOutAt({ first: position.segment * SIZES.items, ...SIZES }, following.entry) ?? {};
+        const { kind } = scheduledAt({ first: position.segment * SIZES.items, ...SIZES }, following.entry) ?? {};
         if (kind === 'snapshot') await store.putEntries([marker(log, following, 'Snapshot', index)]);
         if (kind !== 'end segment') continue;
         const next = { segment: position.segment + 1, entry: 0 };
@@ -94,8 +94,8 @@ function mappedLogs(store: MappedLogStore, insert: (item: ReturnType<typeof orde
     store,
     types: MAPPED_TYPES,
     segmentOf: (log, segment) => {
-      const layout = { first: segment * SIZES.items, ...SIZES };
-      return { log, segment, created: NOON + Math.max(0, layout.first - 1), layout };
+      const schedule = { first: segment * SIZES.items, ...SIZES };
+      return { log, segment, created: NOON + Math.max(0, schedule.first - 1), schedule };
     },
     append: async (log, from, to, bytes) => {
       for (let index = from; index < to; index++)

@@ -5,8 +5,8 @@ import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { toHex } from '../../src/codec/bytes.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
 import { fingerprintOf } from '../../src/log/meaning.ts';
+import { endOf, entryAt } from '../../src/log/schedule.ts';
 import { meaningOf } from '../../src/mapping/bucket-claim.ts';
-import { endOf, entryAt } from '../../src/mapping/layout.ts';
 import { readMapping } from '../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
@@ -65,10 +65,10 @@ test('the item of docs/format.md is translated as the page says, and back', () =
   expect(toApplicationItem(mapping, translated)).toEqual(original);
 });
 
-test('the layout of docs/format.md has the entries that the page shows', () => {
-  const layout = { first: 0, items: 5, snapshotEvery: 2 };
+test('the schedule of docs/format.md has the entries that the page shows', () => {
+  const schedule = { first: 0, items: 5, snapshotEvery: 2 };
   const shown = /^ {8}(S .*)$/m.exec(page)?.[1]?.split(/ +/);
-  const entries = Array.from({ length: endOf(layout) + 1 }, (_, entry) => entryAt(layout, entry));
+  const entries = Array.from({ length: endOf(schedule) + 1 }, (_, entry) => entryAt(schedule, entry));
   const letters = { snapshot: 'S', 'end segment': 'E' };
   expect(entries.map((entry) => entry && (entry.kind === 'item' ? `i${entry.index}` : letters[entry.kind]))).toEqual(
     shown,

@@ -477,8 +477,8 @@ describe("a stack beside an application's table, whose items expire by TTL", () 
     await orders.put(byStream, { from: 10, to: 12 });
     await world.sweepAfter(GRACE_SECONDS);
     for (const log of [byScan, byStream]) {
-      const layouts = (await tables.newestSegments(log, 2, { consistent: true })).map(({ layout }) => layout);
-      expect(layouts).toEqual([
+      const schedules = (await tables.newestSegments(log, 2, { consistent: true })).map(({ schedule }) => schedule);
+      expect(schedules).toEqual([
         { first: 10, items: 20, snapshotEvery: 10 },
         { first: 0, items: 10, snapshotEvery: 5 },
       ]);

@@ -109,13 +109,13 @@ const expiry: fc.Arbitrary<Expiry> = fc.oneof(
   fc.tuple(seconds, seconds).map(([at, entries]) => expired(at, entries)),
   fc.constant(ON_HOLD),
 );
-const layout = fc.record(
+const schedule = fc.record(
   { first: seconds, items: fc.integer({ min: 1, max: 2 ** 31 - 1 }), snapshotEvery: fc.integer({ min: 1 }) },
   { noNullPrototype: true },
 );
 const segment: fc.Arbitrary<Segment> = fc
   .record(
-    { log: logId, segment: number32, created: seconds, last: number32, expiry, layout },
+    { log: logId, segment: number32, created: seconds, last: number32, expiry, schedule },
     { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
   )
   .map(({ last, ...bare }) => ({

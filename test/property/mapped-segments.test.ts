@@ -176,9 +176,10 @@ test('no read ever shows an entry at a position where the log has another one in
       const whole = [...truth.values()].filter((what) => what.startsWith('Set')).map((what) => Number(what.slice(4)));
       expect(whole.sort((a, b) => a - b)).toEqual(Array.from({ length: 31 }, (_, i) => i + 1));
       const firsts = new Map<number, number | undefined>();
-      for await (const { segment, layout } of tables.open().segments(tables.log)) firsts.set(segment, layout?.first);
+      for await (const { segment, schedule } of tables.open().segments(tables.log))
+        firsts.set(segment, schedule?.first);
       for (const { segments, entries } of seen) {
-        for (const { segment, layout } of segments) expect(layout?.first).toBe(firsts.get(segment));
+        for (const { segment, schedule } of segments) expect(schedule?.first).toBe(firsts.get(segment));
         for (const { place, what } of entries) expect(`${place} ${truth.get(place)}`).toBe(`${place} ${what}`);
       }
     }),

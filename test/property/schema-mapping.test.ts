@@ -10,9 +10,9 @@ import type { Position } from '../../src/ids/position.ts';
 import { type AttributeValue, type Item, valueFromAttribute, valueFromMap } from '../../src/log/attribute.ts';
 import { decodeEntryBody } from '../../src/log/body.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
+import { endOf, entryAt, entryOfItem, itemsBefore, newestEntryOf } from '../../src/log/schedule.ts';
 import { itemSeconds } from '../../src/mapping/item-time.ts';
 import { indexOfKey, keyOf, logOfKey, maxIndex } from '../../src/mapping/key-pattern.ts';
-import { endOf, entryAt, entryOfItem, itemsBefore, newestEntryOf } from '../../src/mapping/layout.ts';
 import { type MappingDocument, parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntry, toEntryItem } from '../../src/mapping/translate.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -244,40 +244,41 @@ test('log and index are read back from the key', () => {
   );
 });
 
-const layout = fc.record({
+const schedule = fc.record({
   first: fc.nat(1000),
   items: fc.integer({ min: 1, max: 50 }),
   snapshotEvery: fc.integer({ min: 1, max: 60 }),
 });
 
-test('a layout gives each item one entry, in order, and every other entry is virtual', () => {
+test('a schedule gives each item one entry, in order, and every other entry is virtual', () => {
   fc.assert(
-    fc.property(layout, (layout) => {
-      const { first, items, snapshotEvery } = layout;
-      const entries = Array.from({ length: endOf(layout) + 1 }, (_, entry) => entryAt(layout, entry));
+    fc.property(schedule, (schedule) => {
+      const { first, items, snapshotEvery } = schedule;
+      const entries = Array.from({ length: endOf(schedule) + 1 }, (_, entry) => entryAt(schedule, entry));
       const indexes = entries.flatMap((entry) => (entry?.kind === 'item' ? [entry.index] : []));
       expect(indexes).toEqual(Array.from({ length: items }, (_, i) => first + i));
-      for (const index of indexes) expect(entryAt(layout, entryOfItem(layout, index))).toEqual({ kind: 'item', index });
+      for (const index of indexes)
+        expect(entryAt(schedule, entryOfItem(schedule, index))).toEqual({ kind: 'item', index });
       expect(entries[0]).toEqual({ kind: 'snapshot', items: first });
       expect(entries.at(-1)).toEqual({ kind: 'end segment', items: first + items });
       const snapshots = entries.flatMap((entry) => (entry?.kind === 'snapshot' ? [entry.items - first] : []));
       expect(snapshots).toEqual(snapshots.map((_, block) => block * snapshotEvery));
       expect(snapshots).toHaveLength(Math.ceil(items / snapshotEvery));
-      expect(entryAt(layout, endOf(layout) + 1)).toBeUndefined();
+      expect(entryAt(schedule, endOf(schedule) + 1)).toBeUndefined();
     }),
     { numRuns: propertyRuns(500) },
   );
 });
 
-test('the entries of a range have the items that the layout says', () => {
+test('the entries of a range have the items that the schedule says', () => {
   fc.assert(
-    fc.property(layout, fc.nat(120), fc.nat(120), (layout, a, b) => {
+    fc.property(schedule, fc.nat(120), fc.nat(120), (schedule, a, b) => {
       const [from, to] = [Math.min(a, b), Math.max(a, b)];
       const numbers = Array.from({ length: to - from }, (_, i) => from + i);
       const indexes = numbers
-        .map((entry) => entryAt(layout, entry))
+        .map((entry) => entryAt(schedule, entry))
         .flatMap((entry) => (entry?.kind === 'item' ? [entry.index] : []));
-      const [first, after] = [itemsBefore(layout, from), itemsBefore(layout, to)];
+      const [first, after] = [itemsBefore(schedule, from), itemsBefore(schedule, to)];
       expect(indexes).toEqual(Array.from({ length: after - first }, (_, i) => first + i));
     }),
     { numRuns: propertyRuns(500) },
@@ -286,11 +287,11 @@ test('the entries of a range have the items that the layout says', () => {
 
 test('the newest entry of a segment is the last one whose items all exist', () => {
   fc.assert(
-    fc.property(layout, fc.nat(1100), (layout, items) => {
-      const entries = Array.from({ length: endOf(layout) + 1 }, (_, entry) => entry);
-      const exists = (entry: number) => itemsBefore(layout, entry + 1) <= items;
-      const present = items < layout.first ? [] : entries.filter(exists);
-      expect(newestEntryOf(layout, items)).toBe(present.at(-1));
+    fc.property(schedule, fc.nat(1100), (schedule, items) => {
+      const entries = Array.from({ length: endOf(schedule) + 1 }, (_, entry) => entry);
+      const exists = (entry: number) => itemsBefore(schedule, entry + 1) <= items;
+      const present = items < schedule.first ? [] : entries.filter(exists);
+      expect(newestEntryOf(schedule, items)).toBe(present.at(-1));
     }),
     { numRuns: propertyRuns(500) },
   );

@@ -864,13 +864,13 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'layout-changes-under-items',
-    fault: 'a new division policy changes the layout of a segment whose first item exists',
+    name: 'schedule-changes-under-items',
+    fault: 'a new division policy changes the schedule of a segment whose first item exists',
     edits: [
       { file: 'mapping/mapped-segments.ts', from: 'if (changes && count <= same.first) {', to: 'if (changes) {' },
       {
         file: '../test/support/stores/memory-mapped-items.ts',
-        from: '    if (this.#table.has({ partition: segment.log, sort: segment.layout?.first ?? 0 })) return false;\n',
+        from: '    if (this.#table.has({ partition: segment.log, sort: segment.schedule?.first ?? 0 })) return false;\n',
         to: '',
       },
     ],
@@ -881,8 +881,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'mapping/mapped-segments.ts',
-        from: 'isFrozen(record) || hasBegun(layout, items);',
-        to: 'isFrozen(record) || layout.first >= items;',
+        from: 'isFrozen(record) || hasBegun(schedule, items);',
+        to: 'isFrozen(record) || schedule.first >= items;',
       },
     ],
   },
@@ -891,7 +891,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the positions of items do not count the Snapshot entry after a full block',
     edits: [
       {
-        file: 'mapping/layout.ts',
+        file: 'log/schedule.ts',
         from: '  return i + Math.floor(i / snapshotEvery) + 1;\n',
         to: '  return i + Math.floor((i - 1) / snapshotEvery) + 1;\n',
       },
@@ -992,11 +992,11 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'first-item-ignored',
     fault: "the first item of an application's log does not register the log",
-    edits: [{ file: 'log/division-policy.ts', from: 'return index === 0 || count', to: 'return count' }],
+    edits: [{ file: 'mapping/mapped-division.ts', from: 'return index === 0 || count', to: 'return count' }],
   },
   {
-    name: 'inferred-layout-kept',
-    fault: 'a reader keeps the layout that it inferred for a segment without an item',
+    name: 'inferred-schedule-kept',
+    fault: 'a reader keeps the schedule that it inferred for a segment without an item',
     test: 'test/unit/mapped-log-store.test.ts',
     edits: [
       {
@@ -1013,13 +1013,13 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'mapping/log-ends.ts',
-        from: 'newestEntryOf(layout, index + 1) ?? 0',
-        to: 'entryOfItem(layout, index)',
+        from: 'newestEntryOf(schedule, index + 1) ?? 0',
+        to: 'entryOfItem(schedule, index)',
       },
       {
         file: 'mapping/log-ends.ts',
-        from: "import { indexAfter, newestEntryOf } from './layout.ts';",
-        to: "import { entryOfItem, indexAfter } from './layout.ts';",
+        from: "import { indexAfter, newestEntryOf } from '../log/schedule.ts';",
+        to: "import { entryOfItem, indexAfter } from '../log/schedule.ts';",
       },
     ],
   },
@@ -1459,8 +1459,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'mapping/entry-pages.ts',
-        from: 'itemsBefore(layout, from) - (isVirtual ? 1 : 0)',
-        to: 'itemsBefore(layout, from)',
+        from: 'itemsBefore(schedule, from) - (isVirtual ? 1 : 0)',
+        to: 'itemsBefore(schedule, from)',
       },
     ],
   },

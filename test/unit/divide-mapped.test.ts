@@ -7,8 +7,9 @@ import { logLine } from '../../src/functions/log-line.ts';
 import { fromLambdaRecord, toLambdaRecord } from '../../src/functions/stream-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import { type DivisionSettings, divisionOf } from '../../src/log/division-policy.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import type { DivisionSettings } from '../../src/log/division-policy.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { mappedDivisionOf } from '../../src/mapping/mapped-division.ts';
 import type { SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
@@ -48,7 +49,7 @@ class DividedOrders extends MappedLogs {
     const { blobs, store: tables } = this;
     this.deps = {
       tables,
-      mapped: tables,
+      scheduler: tables,
       store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
       blobs,
       platform: nativePlatform,
@@ -57,7 +58,7 @@ class DividedOrders extends MappedLogs {
       now: () => this.nowMs,
       random: Math.random,
       policyOf: () => DEFAULT_POLICY,
-      division: divisionOf(settings, true),
+      division: mappedDivisionOf(settings),
     };
   }
 
@@ -114,7 +115,7 @@ async function asking(records: readonly StreamRecord[], settings: DivisionSettin
       queue: { send: async ({ body }) => void jobs.push(decodeJob(body)) },
       types: MAPPED_TYPES,
       mapping: ORDERS,
-      division: divisionOf(settings, true),
+      division: mappedDivisionOf(settings),
       report: (_, error) => errors.push(error),
     },
     records.map((record) => fromLambdaRecord(toLambdaRecord(record))),

@@ -2,17 +2,20 @@ import { describe, expect, test } from 'vitest';
 import { PolicyInvalidError } from '../../src/errors.ts';
 import {
   asksAt,
-  checkDivision,
   type DivisionSettings,
   divides,
   divisionOf,
   isSegmentDue,
   isSnapshotDue,
-  MAPPED_DIVISION,
-  mappedLayout,
   NO_DIVISION,
   type Tail,
 } from '../../src/log/division-policy.ts';
+import {
+  checkMappedDivision,
+  MAPPED_DIVISION,
+  mappedDivisionOf,
+  segmentSizes,
+} from '../../src/mapping/mapped-division.ts';
 
 const tailOf = (tail: Partial<Tail>): Tail => ({
   snapshot: 0,
@@ -28,7 +31,7 @@ describe('divisionOf', () => {
     expect(divides(divisionOf({}))).toBe(false);
     expect(divides(divisionOf({ snapshotEveryEntries: 0, segmentEveryBytes: 0 }))).toBe(false);
     expect(divides(NO_DIVISION)).toBe(false);
-    expect(divisionOf({}, true)).toEqual(MAPPED_DIVISION);
+    expect(mappedDivisionOf({})).toEqual(MAPPED_DIVISION);
   });
 
   test.each<[DivisionSettings, string]>([
@@ -45,10 +48,10 @@ describe('divisionOf', () => {
   });
 
   test('segments of mapped logs are whole numbers of snapshots', () => {
-    expect(() => divisionOf({ snapshotEveryEntries: 30, segmentEveryEntries: 100 }, true)).toThrow('such as 120');
-    expect(() => checkDivision({ snapshotEvery: {}, segmentEvery: { entries: 15 } }, true)).toThrow('multiple of');
-    expect(mappedLayout(divisionOf({ snapshotEveryEntries: 300 }, true))).toEqual({ items: 1_200, snapshotEvery: 300 });
-    expect(mappedLayout(divisionOf({ snapshotEveryBytes: 10_000 }, true))).toEqual({ items: 1_000, snapshotEvery: 10 });
+    expect(() => mappedDivisionOf({ snapshotEveryEntries: 30, segmentEveryEntries: 100 })).toThrow('such as 120');
+    expect(() => checkMappedDivision({ snapshotEvery: {}, segmentEvery: { entries: 15 } })).toThrow('multiple of');
+    expect(segmentSizes(mappedDivisionOf({ snapshotEveryEntries: 300 }))).toEqual({ items: 1_200, snapshotEvery: 300 });
+    expect(segmentSizes(mappedDivisionOf({ snapshotEveryBytes: 10_000 }))).toEqual({ items: 1_000, snapshotEvery: 10 });
   });
 });
 

@@ -145,12 +145,12 @@ describe('the reducer of the feed', () => {
 });
 
 test('the feed has fixed settings, and every other log has those of the deployment', () => {
-  const settings = { reducer: versionedSheet(1), division: undefined, mapped: {}, queue: 'jobs' };
+  const settings = { reducer: versionedSheet(1), division: undefined, scheduler: {}, queue: 'jobs' };
   expect(feedOr(log, settings)).toBe(settings);
   expect(feedOr(FEED_LOG, settings)).toEqual({
     reducer: feedReducer,
     division: FEED_DIVISION,
-    mapped: undefined,
+    scheduler: undefined,
     requireReducer: undefined,
     queue: 'jobs',
   });

@@ -8,12 +8,12 @@ import { replayFunction } from '../../src/functions/replay-function.ts';
 import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { mappedLayout } from '../../src/log/division-policy.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
+import { segmentSizes } from '../../src/mapping/mapped-division.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
@@ -135,11 +135,11 @@ describe('the stream function with a feed', () => {
     const logs = new MappedLogs();
     const blobs = new MemoryBlobStore(() => NOON * 1000);
     const registrar = new LogRegistrar({ store: logs.store, blobs, table: 'orders', mapping: ORDERS });
-    const layout = mappedLayout({ snapshotEvery: { entries: 5 }, segmentEvery: { entries: 10 } });
+    const schedule = segmentSizes({ snapshotEvery: { entries: 5 }, segmentEvery: { entries: 10 } });
     stream.deps = {
       types: MAPPED_TYPES,
       mapping: ORDERS,
-      endAt: (log, index) => registrar.endAt(log, index, layout),
+      endAt: (log, index) => registrar.endAt(log, index, schedule),
     };
     const [log, unfit] = [newMappedLog(), newMappedLog()];
     await logs.append(log, 12);

@@ -420,7 +420,7 @@ describe('segment items', () => {
     ],
     [
       'a segment of a mapped log',
-      { log: LOG, segment: 7, created: NOON, layout: { first: 7000, items: 1000, snapshotEvery: 100 } },
+      { log: LOG, segment: 7, created: NOON, schedule: { first: 7000, items: 1000, snapshotEvery: 100 } },
       {
         S: partition,
         N: { N: '7' },

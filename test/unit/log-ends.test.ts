@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { formatPosition } from '../../src/ids/position.ts';
 import { queryNewest } from '../../src/log/newest.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { LogEnds } from '../../src/mapping/log-ends.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
 import { NOON, recordRequests, unarchived } from '../support/logs.ts';
@@ -24,12 +24,12 @@ describe('the end of a mapped log', () => {
     expect(ends.slice(3, 11)).toEqual(['0/4', '0/6', '0/7', '0/8', '0/9', '0/10', '1/0', '1/1']);
   });
 
-  test('takes the layout that a later segment was recorded with', async () => {
+  test('takes the schedule that a later segment was recorded with', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(9);
     await logs.append(log, 1);
     expect(await logs.store.endAt(log, 9)).toEqual({ segment: 1, entry: 0 });
-    // Segment 1 has no item yet, so its layout may still change.
+    // Segment 1 has no item yet, so its schedule may still change.
     await logs.store.register(log, { items: 4, snapshotEvery: 2 });
     await logs.append(log, 3);
     expect(await logs.store.endAt(log, 12)).toEqual({ segment: 1, entry: 4 });

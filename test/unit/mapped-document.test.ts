@@ -6,7 +6,7 @@ import { Logs } from '../../src/client/logs.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
 import { type Position, START } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';

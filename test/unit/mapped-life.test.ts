@@ -8,7 +8,7 @@ import type { Entry } from '../../src/log/entry.ts';
 import type { LogReader } from '../../src/log/log-store.ts';
 import { tailStart } from '../../src/log/query.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
@@ -289,7 +289,7 @@ describe('a mapped log in a pipeline', () => {
     expect(failed).toEqual(['stopped', 'built']);
   });
 
-  /** A store on the same tables that knows no layouts, and the requests that it makes. */
+  /** A store on the same tables that knows no schedules, and the requests that it makes. */
   function counted({ items, books }: MappedLife): { readonly store: LogReader; readonly requests: string[] } {
     const requests: string[] = [];
     const count = <T extends object>(port: T, name: string): T =>

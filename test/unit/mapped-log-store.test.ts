@@ -6,7 +6,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON, recordRequests } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
@@ -37,7 +37,7 @@ describe('a mapped log', () => {
     expect(await shape(logs, log, 2)).toEqual([]);
   });
 
-  test('a reader takes the layout that an empty segment got after the reader had inferred another', async () => {
+  test('a reader takes the schedule that an empty segment got after the reader had inferred another', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(9);
     await logs.append(log, 1);
@@ -95,7 +95,7 @@ describe('a mapped log', () => {
       },
     });
     const reader = new MappedLogStore({ items, books: late, mapping: ORDERS, now: () => NOON * 1000 });
-    expect(await reader.getSegment(log, 1, CONSISTENT)).toMatchObject({ segment: 1, layout: { first: 10 } });
+    expect(await reader.getSegment(log, 1, CONSISTENT)).toMatchObject({ segment: 1, schedule: { first: 10 } });
     expect(await reader.getSegment(log, 2, CONSISTENT)).toBeUndefined();
   });
 

@@ -342,7 +342,7 @@ describe('isCovered', () => {
     expect(isCovered(segment(3), segment(4, { lastSnapshot: lastAt(4, 0) }))).toBe(true);
   });
 
-  const LAYOUT = { layout: { first: 0, items: 10, snapshotEvery: 10 } };
+  const LAYOUT = { schedule: { first: 0, items: 10, snapshotEvery: 10 } };
   const pending = { lastSnapshot: undefined };
 
   test('any later snapshot covers a closed segment of a mapped log, since its application starts segments', () => {

@@ -26,7 +26,7 @@ class Source {
   get deps(): JobDeps {
     const { store } = this.logs;
     const division = divisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 });
-    return { ...mappedDeps(store, this.blobs), mapped: store, division };
+    return { ...mappedDeps(store, this.blobs), scheduler: store, division };
   }
 
   snapshot(log: LogId, position: Position) {

@@ -4,8 +4,9 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
+import { mappedDivisionOf } from '../../src/mapping/mapped-division.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
@@ -256,8 +257,8 @@ describe('beside an application that appends before each of its requests', () =>
       store: new ArchivedLogStore(tables, { blobs: watched, platform: nativePlatform }),
       blobs: watched,
       types: MAPPED_TYPES,
-      mapped: { register: (of) => mapped.register(of, sizes) },
-      division: divisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 }, true),
+      scheduler: mapped,
+      division: mappedDivisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 }),
       queue: { send: async () => undefined },
     };
     const divided = await runJob(deps, { kind: 'divide', log });

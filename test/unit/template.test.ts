@@ -9,7 +9,8 @@ import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
-import { divides, MAPPED_DIVISION, MAX_DIVISION, REVISIONS_DIVISION } from '../../src/log/division-policy.ts';
+import { divides, MAX_DIVISION, REVISIONS_DIVISION } from '../../src/log/division-policy.ts';
+import { MAPPED_DIVISION } from '../../src/mapping/mapped-division.ts';
 import { MAPPING_NAMES } from '../../src/mapping/ready-made.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import {

@@ -5,10 +5,10 @@ import { Logs } from '../../src/client/logs.ts';
 import { StoreUnavailableError } from '../../src/errors.ts';
 import { streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
 import { START } from '../../src/ids/position.ts';
-import { mappedLayout } from '../../src/log/division-policy.ts';
+import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
-import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
+import { segmentSizes } from '../../src/mapping/mapped-division.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
@@ -57,13 +57,13 @@ const PROCESSES: readonly (readonly [string, (intercept: Interceptor) => Promise
       const store = new MappedLogStore({ items, books, mapping: ORDERS, now: () => 0 });
       const registrar = new LogRegistrar({ store, blobs, table: 'orders', mapping: ORDERS });
       const feed = writerOf(fed, intercept);
-      const layout = mappedLayout({ snapshotEvery: { entries: 5 }, segmentEvery: { entries: 10 } });
+      const schedule = segmentSizes({ snapshotEvery: { entries: 5 }, segmentEvery: { entries: 10 } });
       const published: number[] = [];
       const run = streamFunction({
         queue: { send: (message) => intercept('send', async () => void message) },
         types: MAPPED_TYPES,
         mapping: ORDERS,
-        endAt: (log, index) => registrar.endAt(log, index, layout),
+        endAt: (log, index) => registrar.endAt(log, index, schedule),
         feed,
         publish: (checkpoint) => intercept('publish', async () => void published.push(checkpoint)),
         report: () => undefined,
@@ -87,7 +87,7 @@ const PROCESSES: readonly (readonly [string, (intercept: Interceptor) => Promise
         left: async () => {
           const ends = await fedEnds(fed.store);
           const segments = await Promise.all(
-            all.map(async (log) => (await Array.fromAsync(logs.store.segments(log))).map(({ layout: is }) => is)),
+            all.map(async (log) => (await Array.fromAsync(logs.store.segments(log))).map(({ schedule: is }) => is)),
           );
           return [all.map((log) => ends[log]), segments, published.at(-1)];
         },

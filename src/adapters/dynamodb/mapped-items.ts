@@ -98,7 +98,7 @@ export class DynamoDbMappedItems implements MappedItems {
       {
         ConditionCheck: {
           TableName: this.#table,
-          Key: keyOf(this.#mapping, segment.log, segment.layout?.first ?? 0),
+          Key: keyOf(this.#mapping, segment.log, segment.schedule?.first ?? 0),
           ConditionExpression: 'attribute_not_exists(#p)',
           ExpressionAttributeNames: { '#p': this.#mapping.partitionKey.name },
         },

@@ -1,7 +1,7 @@
 import { type LogfoldError, printable, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { mappedLayout } from '../../log/division-policy.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
+import { segmentSizes } from '../../mapping/mapped-division.ts';
 import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -53,7 +53,7 @@ export function adoptCommand() {
       }
       const changes = claimChange(log, options);
       if (changes !== undefined) return inEnvironment({ ...options, changesClaim: true }, changes);
-      const sizes = mappedLayout(divisionFrom(options));
+      const sizes = segmentSizes(divisionFrom(options));
       return inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const { mapped, deps, tables } = environment;
         if (mapped === undefined) return;

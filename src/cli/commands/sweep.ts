@@ -79,10 +79,10 @@ export function sweepCommand() {
         const { requireReducer } = environment;
         const feed = dryRun ? undefined : environment.feed;
         const summary = new Summary(output, { dryRun, hasFeed: feed !== undefined });
-        const mapped = environment.mapped?.registrar;
+        const scheduler = environment.mapped?.registrar;
         const jobDeps = {
           ...environment.deps,
-          mapped,
+          scheduler,
           requireReducer,
           rateLimiter,
           policyOf,

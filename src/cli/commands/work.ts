@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { Option } from '@commander-js/extra-typings';
 import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
-import { divides, mappedLayout, REVISIONS_DIVISION } from '../../log/division-policy.ts';
+import { divides, REVISIONS_DIVISION } from '../../log/division-policy.ts';
+import { segmentSizes } from '../../mapping/mapped-division.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { LOG_KINDS } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
@@ -70,7 +71,7 @@ export function workCommand() {
             checkpoints: environment.checkpoints(streamArn),
             jobs: {
               ...environment.deps,
-              mapped: mapped?.registrar,
+              scheduler: mapped?.registrar,
               requireReducer: environment.requireReducer,
               policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
             },
@@ -78,7 +79,7 @@ export function workCommand() {
             division,
             mapping,
             feed,
-            endAt: mapped && ((log, index) => mapped.registrar.endAt(log, index, mappedLayout(division))),
+            endAt: mapped && ((log, index) => mapped.registrar.endAt(log, index, segmentSizes(division))),
             ...(revisions && { revisions }),
             concurrency: options.concurrency,
             untilIdle: options.untilIdle,

@@ -5,6 +5,7 @@ import { ItemInvalidError, LogNotFoundError, MappingDiffersError } from '../../e
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
+import { MAPPED_TYPES } from '../../log/schedule.ts';
 import type { Segment } from '../../log/segment.ts';
 import {
   type MappedTable,
@@ -15,7 +16,6 @@ import {
   storeMapping,
 } from '../../mapping/bucket-claim.ts';
 import { namedByKey } from '../../mapping/key-pattern.ts';
-import { MAPPED_TYPES } from '../../mapping/layout.ts';
 import type { MappedItems } from '../../mapping/mapped-items.ts';
 import { meaningParts } from '../../mapping/meaning.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';

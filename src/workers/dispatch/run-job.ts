@@ -29,7 +29,7 @@ export interface JobDeps
     Omit<ArchiveDeps, keyof Deadline>,
     ExpireDeps,
     Pick<CollectDeps, 'atLeast'>,
-    Pick<DivideDeps, 'mapped'> {
+    Pick<DivideDeps, 'scheduler'> {
   readonly tables: TableReader & EntryAppender & AheadAppender & SnapshotPublisher & SegmentLifecycle;
   /** Receives the jobs that follow from this one. */
   readonly queue: JobSender;

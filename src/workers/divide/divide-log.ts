@@ -3,23 +3,15 @@ import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
 import { wholeNumber } from '../../log/attribute.ts';
-import {
-  type DivisionPolicy,
-  isSegmentDue,
-  isSnapshotDue,
-  isVirtualDue,
-  mappedLayout,
-  type Tail,
-} from '../../log/division-policy.ts';
+import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type Tail } from '../../log/division-policy.ts';
 import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntryHead } from '../../log/item-codec.ts';
-import { lostItem } from '../../log/last-snapshot.ts';
 import type { AheadAppender, EntryAppender, TableReader } from '../../log/log-store.ts';
 import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
 import { endAfter, queryNewestSegments } from '../../log/newest.ts';
-import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
+import type { Scheduler } from '../../log/schedule.ts';
+import { coveredEntries, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
-import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
 import { hasStop, writeStop } from '../../snapshot/stop.ts';
 import { foldsItems } from '../../state/items/reducer.ts';
 import type { Reducer } from '../../state/reducer.ts';
@@ -40,8 +32,8 @@ const MAX_UNREAD = 8;
 
 export interface DivideDeps {
   readonly tables: TableReader & EntryAppender & AheadAppender;
-  /** Registers mapped logs; undefined for logs in logfold's own schema. */
-  readonly mapped?: Pick<MappedLogStore, 'register'> | undefined;
+  /** Finds what is due in logs that are not in logfold's own schema. */
+  readonly scheduler?: Scheduler | undefined;
   readonly blobs: BlobStore;
   /** The reducer that a stop note names. */
   readonly reducer: Pick<Reducer, 'name' | 'version'>;
@@ -99,10 +91,8 @@ export type DivideResult =
  * @throws any transient error; the caller retries the job
  */
 export async function divideLog(deps: DivideDeps, { log }: DivideJob): Promise<DivideResult> {
-  if (deps.mapped !== undefined) {
-    return divideMapped(deps, log, deps.mapped).catch((error: unknown) => stopIfUnfit(deps, log, error));
-  }
-  return divideOwn(deps, log);
+  if (deps.scheduler === undefined) return divideOwn(deps, log);
+  return divideScheduled(deps, log, deps.scheduler).catch((error: unknown) => stopIfUnfit(deps, log, error));
 }
 
 async function divideOwn(deps: DivideDeps, log: LogId): Promise<DivideResult> {
@@ -187,37 +177,18 @@ async function writeDue(
   return position;
 }
 
-async function divideMapped(
-  { tables, blobs, types, division, now }: DivideDeps,
+/** Finds the Snapshot entry that is due if nobody appends them. */
+async function divideScheduled(
+  { blobs, division, now }: DivideDeps,
   log: LogId,
-  mapped: Pick<MappedLogStore, 'register'>,
+  scheduler: Scheduler,
 ): Promise<DivideResult> {
-  const segments = await mapped.register(log, mappedLayout(division));
-  const nothing: DivideResult =
-    segments > 0 ? { outcome: 'registered', segments } : { outcome: 'undivided', reason: 'not due' };
-  const [newest] = await tables.newestSegments(log, 1, { consistent: true });
-  if (newest === undefined) return nothing;
-  const { segment } = newest;
-  const complete = coveredEntries(newest) - 1;
-  const count = new TailCount(types, complete);
-  const range = { segment, from: complete + 1, to: MAX_NUMBER + 1 };
-  for await (const page of tables.items(log, range, { consistent: true })) for (const item of page) count.add(item);
-  if (count.tail.newest <= complete && complete >= 0) await requireEnd(tables, newest);
-  const { snapshot } = count.tail;
-  const tail = { segment, complete, snapshot, bytes: count.allBytes, oldest: count.first };
-  if (!isVirtualDue(division, tail, now() / 1000)) return nothing;
+  const { segments, position } = await scheduler.due(log, division, now() / 1000);
+  if (position === undefined) {
+    return segments > 0 ? { outcome: 'registered', segments } : { outcome: 'undivided', reason: 'not due' };
+  }
   if (await hasStop(blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
-  return { outcome: 'divided', position: { segment, entry: snapshot }, startsSegment: snapshot === 0 };
-}
-
-/**
- * Checks that a mapped log has the entry of its Last Snapshot.
- * @throws SourceChangedError if the log ends before it
- */
-async function requireEnd(tables: TableReader, segment: Segment): Promise<void> {
-  if (isFrozen(segment)) return;
-  const end = await tables.newestEntry(segment.log, segment.segment, { consistent: true });
-  if ((end?.position.entry ?? -1) + 1 < coveredEntries(segment)) throw lostItem(segment);
+  return { outcome: 'divided', position, startsSegment: position.entry === 0 };
 }
 
 /**

@@ -174,16 +174,16 @@ async function planReplay(deps: ReplayDeps, log: LogId, { at, from }: ReplayRang
 
 async function withoutSnapshot(
   store: ReplayDeps['store'],
-  { log, segment, layout }: Segment,
+  { log, segment, schedule }: Segment,
 ): Promise<SegmentWithoutSnapshotError> {
   const last = await store.newestEntry(log, segment, { consistent: true });
-  if (layout === undefined || segment > 0 || (last?.position.entry ?? 0) > layout.snapshotEvery) {
+  if (schedule === undefined || segment > 0 || (last?.position.entry ?? 0) > schedule.snapshotEvery) {
     return new SegmentWithoutSnapshotError('the log has no complete snapshot yet', {
       log,
       advice: "Run 'logfold sweep --log LOG' to complete a snapshot, or name a position with --at",
     });
   }
-  const items = `${layout.snapshotEvery} item${layout.snapshotEvery === 1 ? '' : 's'}`;
+  const items = `${schedule.snapshotEvery} item${schedule.snapshotEvery === 1 ? '' : 's'}`;
   return new SegmentWithoutSnapshotError(`the first snapshot of the log is due at ${items}, and it has fewer`, {
     log,
     advice: 'Replay the log again when it has a snapshot; until then there is nothing to compare',

@@ -7,8 +7,8 @@ import { epochSeconds } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
 import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
+import { MAPPED_TYPES } from '../../log/schedule.ts';
 import type { Segment } from '../../log/segment.ts';
-import { MAPPED_TYPES } from '../../mapping/layout.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { changedMeanwhile, requireSegment } from './segment-state.ts';
 
@@ -123,9 +123,9 @@ async function stillExpires(tables: RestoreTarget, place: SegmentPlace): Promise
  * Whether the tables have a virtual Snapshot entry, but not its root yet. Such an entry is there as
  * soon as the item before it.
  */
-function isWithoutRoot(archived: StoredItem, present: StoredItem, { layout }: Segment): boolean {
+function isWithoutRoot(archived: StoredItem, present: StoredItem, { schedule }: Segment): boolean {
   const hasRoot = ({ B, E }: StoredItem): boolean => B !== undefined || E !== undefined;
-  return layout !== undefined && archived.T?.S === MAPPED_TYPES.snapshot && hasRoot(archived) && !hasRoot(present);
+  return schedule !== undefined && archived.T?.S === MAPPED_TYPES.snapshot && hasRoot(archived) && !hasRoot(present);
 }
 
 async function itemsByNumber(

@@ -55,8 +55,8 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
     });
   }
   if (isCovered(found, next, next && (await newestOfMapped(tables, next)))) return found;
-  if (next === undefined && found.layout !== undefined) {
-    const { items } = found.layout;
+  if (next === undefined && found.schedule !== undefined) {
+    const { items } = found.schedule;
     throw new SegmentStateError(`the segment is open: it ends when it has ${items} item${items === 1 ? '' : 's'}`, {
       log,
       segment,
@@ -81,9 +81,9 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
 /** The newest complete snapshot of a mapped log, if the next segment has none. */
 async function newestOfMapped(
   tables: TableReader,
-  { log, lastSnapshot, layout }: Segment,
+  { log, lastSnapshot, schedule }: Segment,
 ): Promise<Position | undefined> {
-  if (lastSnapshot !== undefined || layout === undefined) return undefined;
+  if (lastSnapshot !== undefined || schedule === undefined) return undefined;
   return queryLastSnapshot(tables, log, await queryNewestSegments(tables, log, { consistent: true }));
 }
 
@@ -92,8 +92,8 @@ async function newestOfMapped(
  * @throws SegmentStateError if no item is after the segment
  */
 export async function requireItemsAfter(tables: TableReader, segment: Segment): Promise<void> {
-  const { log, segment: number, layout } = segment;
-  if (layout === undefined) return;
+  const { log, segment: number, schedule } = segment;
+  if (schedule === undefined) return;
   const [newest] = await queryNewestSegments(tables, log, { consistent: true });
   if (newest.segment > number + 1) return;
   const last = await tables.newestEntry(log, number + 1, { consistent: true });

@@ -75,7 +75,7 @@ export async function* rebuildTargets(
     for (const entry of entries) {
       // The state before the first item of a mapped log is empty.
       const isNewest = entry === newest && comparePositions(entry.position, START) > 0;
-      if (segment.layout === undefined || entry.isAsked || isNewest) yield entry;
+      if (segment.schedule === undefined || entry.isAsked || isNewest) yield entry;
     }
   }
 }

@@ -1,16 +1,10 @@
 import { FEED_DIVISION, FEED_LOG } from '../../feed/feed-log.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import {
-  type DivisionPolicy,
-  divides,
-  isSegmentDue,
-  isSnapshotDue,
-  isVirtualDue,
-  NO_DIVISION,
-} from '../../log/division-policy.ts';
+import { type DivisionPolicy, divides, isSegmentDue, isSnapshotDue, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
+import { isVirtualDue } from '../../mapping/mapped-division.ts';
 import { createdOf, type Finder, isYoung, type SweptLog, type Youth } from './finder.ts';
 
 interface DueDivisionOptions extends Youth {
@@ -85,10 +79,7 @@ export class DueDivision implements Finder {
    * because it is the age of that Snapshot entry that matters.
    */
   get isVirtualDue(): boolean {
-    const { segment } = this.#segment;
-    const { tail, allBytes: bytes, first: oldest } = this.#all;
-    const virtual = { segment, complete: this.#last, snapshot: tail.snapshot, bytes, oldest };
-    return isVirtualDue(this.#options.division, virtual, this.#options.now);
+    return isVirtualDue(this.#options.division, this.#segment, this.#all, this.#options.now);
   }
 
   /**
@@ -98,9 +89,9 @@ export class DueDivision implements Finder {
    * @returns undefined if nobody knows, because the items of the mapped log have no time
    */
   waitsSince(created: number): number | undefined {
-    const { segment, layout } = this.#segment;
+    const { segment, schedule } = this.#segment;
     const { entries, minutes = 0 } = this.#options.division.snapshotEvery;
-    if (layout === undefined) return created;
+    if (schedule === undefined) return created;
     if (created === 0) return undefined;
     const isDueAtOnce = entries !== undefined || (segment > 0 && this.#last === -1);
     return isDueAtOnce ? created : Math.max(created, (this.#all.first ?? created) + minutes * 60);
@@ -112,12 +103,12 @@ export class DueDivision implements Finder {
    */
   get isAskedByStream(): boolean {
     const { entries, bytes } = this.#options.division.snapshotEvery;
-    return this.#segment.layout === undefined || entries !== undefined || bytes !== undefined;
+    return this.#segment.schedule === undefined || entries !== undefined || bytes !== undefined;
   }
 
   /** Whether a divide job is due: for a Snapshot entry, a segment, or to register a segment. */
   get #isDue(): boolean {
-    if (this.#segment.layout !== undefined) return this.#sawEnd;
+    if (this.#segment.schedule !== undefined) return this.#sawEnd;
     const { division, now } = this.#options;
     const { snapshotEvery } = division;
     const settled = this.#settled.tail;

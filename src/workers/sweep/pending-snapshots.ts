@@ -105,12 +105,12 @@ export class PendingSnapshots implements Finder {
     const { since } = this.#options;
     const { division, end } = next === undefined ? this.#watchers : NO_WATCHERS;
     const { passOver } = this.#swept;
-    const { log, lastSnapshot, layout } = segment;
+    const { log, lastSnapshot, schedule } = segment;
     const shown = foreignOf(segment);
     for (const part of shown) passOver(part);
     if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return [];
-    if (layout !== undefined && next !== undefined) return [];
-    const thorough = layout === undefined && since !== undefined && (next === undefined || next.created >= since);
+    if (schedule !== undefined && next !== undefined) return [];
+    const thorough = schedule === undefined && since !== undefined && (next === undefined || next.created >= since);
     // A closed segment needs one snapshot. The first snapshot of the next segment covers the rest.
     const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
     if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return [];
@@ -126,9 +126,9 @@ export class PendingSnapshots implements Finder {
         if (item.T?.S !== types.snapshot || (first < from && entryPlace(item).position.entry < from)) continue;
         const entry = decodeEntry(item);
         const { position } = entry;
-        if (layout !== undefined) pending.length = 0;
+        if (schedule !== undefined) pending.length = 0;
         // The state before the first item of a mapped log is empty.
-        if (layout !== undefined && comparePositions(position, START) === 0) continue;
+        if (schedule !== undefined && comparePositions(position, START) === 0) continue;
         if (isForeignRoot(entry)) passOver({ kind: 'root', log, ...position });
         if (isForeignRoot(entry) && !replaceForeign) continue;
         // A worker may have died after it wrote the root and before it moved Last Snapshot.
@@ -136,7 +136,7 @@ export class PendingSnapshots implements Finder {
         if (!done) pending.push(entry);
       }
     }
-    if (layout !== undefined && division?.isVirtualDue === false) return [];
+    if (schedule !== undefined && division?.isVirtualDue === false) return [];
     // A Last Snapshot that another program wrote matters only if there is a snapshot to complete.
     const pointer = pending.length === 0 ? undefined : await foreignPointer(tables, segment);
     if (pointer === undefined) return pending;

@@ -11,7 +11,7 @@ import { type LogId, parseLogId } from '../../../src/ids/log-id.ts';
 import { LogClient } from '../../../src/log/client.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../../../src/log/entry.ts';
 import type { LogStore } from '../../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
 import { MappedLogStore } from '../../../src/mapping/mapped-log-store.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { loadState } from '../../../src/snapshot/load.ts';

@@ -1,12 +1,8 @@
 import { describeJob } from '../../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
-import {
-  checkDivision,
-  type DivisionPolicy,
-  MIN_DIVISION_BYTES,
-  mappedLayout,
-} from '../../../src/log/division-policy.ts';
+import { checkDivision, type DivisionPolicy, MIN_DIVISION_BYTES } from '../../../src/log/division-policy.ts';
+import { checkMappedDivision, segmentSizes } from '../../../src/mapping/mapped-division.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { adoptLogs } from '../../../src/workers/adopt/adopt-logs.ts';
 import { encodeJob, type Job } from '../../../src/workers/jobs/job.ts';
@@ -57,7 +53,7 @@ export function anyDivision({ random, mapped }: Pick<World, 'random' | 'mapped'>
     : { bytes: bytes ?? MIN_DIVISION_BYTES, minutes };
   const blocks = random.integer(1, 4);
   const items = (snapshotEvery.entries ?? MAPPED_SNAPSHOT_EVERY) * blocks;
-  return checkDivision({ snapshotEvery, segmentEvery: { entries: items } }, true);
+  return checkMappedDivision({ snapshotEvery, segmentEvery: { entries: items } });
 }
 
 /** A deployment changes its division policy from time to time. */
@@ -91,7 +87,7 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
 /** Registers the mapped logs of a world that the stream missed, like the deployed sweep. */
 export async function adoptOnce(world: World, { mapped, blobs, now }: Ports): Promise<void> {
   if (mapped === undefined) return;
-  const register = (log: LogId): Promise<number> => mapped.register(log, mappedLayout(world.division));
+  const register = (log: LogId): Promise<number> => mapped.register(log, segmentSizes(world.division));
   const onFailure = (error: LogfoldError): void => {
     throw error;
   };

@@ -290,7 +290,7 @@ class SourceHistory {
     });
     return {
       ...mappedDeps(tables, blobs),
-      mapped: tables,
+      scheduler: tables,
       random: () => this.#random.next(),
       // Some builds stop after each step, and continue in another job.
       rangeEntries: 4,

@@ -9,7 +9,7 @@ import type { Entry } from '../../../src/log/entry.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../../../src/log/entry.ts';
 import type { EntryPlace } from '../../../src/log/item-codec.ts';
 import type { LogReader, LogStore } from '../../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import type { SheetEdit } from '../../../src/state/spreadsheet/edit.ts';
@@ -233,7 +233,7 @@ export class World {
     const { nodes, rangeEntries, policy, division } = this;
     const random = (): number => this.random.next();
     const stores = { tables, store, blobs, platform: nativePlatform, types: this.types, nodes, rangeEntries };
-    return { ...stores, mapped, reducer, now, random, division, policyOf: () => policy };
+    return { ...stores, scheduler: mapped, reducer, now, random, division, policyOf: () => policy };
   }
 
   #record(record: StreamRecord): void {

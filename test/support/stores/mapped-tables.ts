@@ -6,7 +6,7 @@ import type { Item, StoredItem } from '../../../src/log/attribute.ts';
 import type { Entry, EntryHead } from '../../../src/log/entry.ts';
 import { decodeEntryHead, type EntryPlace } from '../../../src/log/item-codec.ts';
 import type { Consistency, LogReader, LogStore, SegmentRange } from '../../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../../src/mapping/layout.ts';
+import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
 import type { MappedItems } from '../../../src/mapping/mapped-items.ts';
 import { MappedLogStore, type MappedLogStoreOptions } from '../../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
@@ -30,7 +30,7 @@ export interface MappedTablesOptions {
 }
 
 /** A store of mapped logs over the application's table. */
-export interface MappedStore extends LogStore, Pick<MappedLogStore, 'register'> {
+export interface MappedStore extends LogStore, Pick<MappedLogStore, 'register' | 'due'> {
   readonly application: MappedItems;
 }
 
@@ -155,7 +155,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
   }
 
   #countAgain(log: LogId): Numbered {
-    const layouts = this.#books.segmentsOf(log).map(({ layout }) => layout);
+    const schedules = this.#books.segmentsOf(log).map(({ schedule }) => schedule);
     const entries: RecordedEntry[] = [];
     const at = new Map<string, string>();
     const positions = new Map<number, Position>();
@@ -176,15 +176,15 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
       if (next === 0) add(MAPPED_TYPES.snapshot, item.index === 0, item);
       // A missing item leaves its place empty, and those of the virtual entries after it.
       while (next <= item.index) {
-        const layout = layouts[position.segment] ?? layouts.at(-1);
-        if (layout === undefined) return numbered;
+        const schedule = schedules[position.segment] ?? schedules.at(-1);
+        if (schedule === undefined) return numbered;
         const isThere = next === item.index;
         add(ITEM, isThere, item);
         next++;
         inSegment++;
-        if (inSegment < layout.items && inSegment % layout.snapshotEvery === 0)
+        if (inSegment < schedule.items && inSegment % schedule.snapshotEvery === 0)
           add(MAPPED_TYPES.snapshot, isThere, item);
-        if (inSegment < layout.items) continue;
+        if (inSegment < schedule.items) continue;
         add(MAPPED_TYPES.endSegment, isThere, item);
         Object.assign(position, { segment: position.segment + 1, entry: 0 });
         inSegment = 0;

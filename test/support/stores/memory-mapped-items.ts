@@ -93,7 +93,7 @@ export class MemoryMappedItems implements MappedItems {
   }
 
   async putSegment(segment: Segment): Promise<boolean> {
-    if (this.#table.has({ partition: segment.log, sort: segment.layout?.first ?? 0 })) return false;
+    if (this.#table.has({ partition: segment.log, sort: segment.schedule?.first ?? 0 })) return false;
     return this.#books.putSegment(segment);
   }
 

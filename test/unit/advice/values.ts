@@ -31,6 +31,7 @@ import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
 import { MAX_METADATA_BYTES, storableMetadata } from '../../../src/log/metadata.ts';
 import { checkMutations } from '../../../src/log/mutation.ts';
 import { assertPosition } from '../../../src/log/newest.ts';
+import { mappedDivisionOf } from '../../../src/mapping/mapped-division.ts';
 import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
 import { FrozenState } from '../../../src/state/frozen-state.ts';
@@ -267,13 +268,13 @@ export const VALUES: Cases = {
     for (const snapshotEveryEntries of numbersOf(advice)) divisionOf({ snapshotEveryEntries });
   },
   'Set segmentEvery.entries instead': async (refused) => {
-    await refused(() => divisionOf({ segmentEveryBytes: 1_000_000 }, true));
-    divisionOf({ segmentEveryEntries: 1_000 }, true);
+    await refused(() => mappedDivisionOf({ segmentEveryBytes: 1_000_000 }));
+    mappedDivisionOf({ segmentEveryEntries: 1_000 });
   },
   'Set segmentEvery.entries to a multiple of …, such as …': async (refused) => {
     const settings = { snapshotEveryEntries: 7, segmentEveryEntries: 50 };
-    const advice = await refused(() => divisionOf(settings, true));
-    divisionOf({ ...settings, segmentEveryEntries: numbersOf(advice)[1] }, true);
+    const advice = await refused(() => mappedDivisionOf(settings));
+    mappedDivisionOf({ ...settings, segmentEveryEntries: numbersOf(advice)[1] });
   },
   'Keep from 1 segment, the open one, to …': policy({ keepSegments: 0 }, ([least, most]) => [
     { keepSegments: least ?? 0 },
