@@ -1,10 +1,10 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
-import { checkDeployment, checkStream } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { openFeedTable } from '../src/adapters/dynamodb/feed-table.ts';
 import { TableMeter } from '../src/adapters/dynamodb/requests.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
+import { checkDeployment, checkStream } from '../src/adapters/platform/deployment-check.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';

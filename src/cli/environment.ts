@@ -7,9 +7,9 @@ import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
 import { requireOwnFeedTable, withFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
 import {
-  describeSource,
+  describeTable,
+  OWN_TTL_ATTRIBUTE,
   readTtlAttribute,
-  readWriteCapacity,
   requireMappedKeys,
 } from '../adapters/dynamodb/table-settings.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
@@ -29,8 +29,7 @@ import { type CheckpointOf, type CheckpointStore, FileCheckpointStore } from '..
 import { openDataDirectory, openEngine } from '../local/data-directory.ts';
 import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
-import { openMappedTables } from '../local/mapped-tables.ts';
-import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTRIBUTE } from '../local/tables.ts';
+import { ensureTables, hasSegmentTable, missingTables, openMappedTables, type TableNames } from '../local/tables.ts';
 import { ReservedTypes } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
@@ -300,9 +299,9 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
   };
   const table = (place.isFeed && feedTable) || names.entryTable;
   const settings: TableSettings = {
-    writeCapacity: () => readWriteCapacity(dynamodb, table),
+    writeCapacity: async () => (await describeTable(dynamodb, table)).writeCapacity,
     ttlAttribute: () => readTtlAttribute(dynamodb, table),
-    stampedAttribute: mapping === undefined ? TTL_ATTRIBUTE : mapping.ttl,
+    stampedAttribute: mapping === undefined ? OWN_TTL_ATTRIBUTE : mapping.ttl,
     ignoresTtl: place.local !== undefined && existsSync(dataPath('dynoxide', place.local)),
   };
   return {
@@ -367,7 +366,7 @@ async function requireRegion(client: DynamoDBClient): Promise<void> {
 }
 
 async function describeStream(client: DynamoDBClient, table: string): Promise<string> {
-  const { streamArn } = await describeSource(client, table);
+  const { streamArn } = await describeTable(client, table);
   if (streamArn !== undefined) return streamArn;
   throw new ResourceMissingError(`table '${table}' has no stream`, {
     advice: 'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',

@@ -1,4 +1,4 @@
-import { describeSource } from '../adapters/dynamodb/table-settings.ts';
+import { describeTable } from '../adapters/dynamodb/table-settings.ts';
 import { UsageError } from '../errors.ts';
 import type { RecordedTable } from '../local/pipeline.ts';
 import type { SourceTable } from '../revisions/source-table.ts';
@@ -25,7 +25,7 @@ export async function recordedTable(
   { revisionsOf: table, per, actor, local }: NamedTable,
 ): Promise<RecordedTable> {
   const place = await openDynamoDb(local === undefined ? {} : { local });
-  const { keyNames, stream, streamArn } = await describeSource(place.client, table).finally(() => place.close());
+  const { keyNames, stream, streamArn } = await describeTable(place.client, table).finally(() => place.close());
   if (stream !== 'NEW_AND_OLD_IMAGES' || streamArn === undefined) {
     throw new UsageError(`table '${table}' has ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`, {
       advice: 'Turn the stream of the table on with the view type NEW_AND_OLD_IMAGES',

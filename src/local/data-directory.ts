@@ -7,8 +7,15 @@ import { ResourceMissingError } from '../errors.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type Engine, joinEngine } from './engine.ts';
-import { openMappedTables } from './mapped-tables.ts';
-import { ensureFeedTable, ensureTables, hasSegmentTable, missingTables, type TableNames } from './tables.ts';
+
+import {
+  ensureFeedTable,
+  ensureTables,
+  hasSegmentTable,
+  missingTables,
+  openMappedTables,
+  type TableNames,
+} from './tables.ts';
 
 /** The tables of a data directory, unless somebody names others. */
 export const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };

@@ -2,19 +2,22 @@ import { setTimeout } from 'node:timers/promises';
 import {
   CreateTableCommand,
   type CreateTableCommandInput,
-  DescribeTableCommand,
-  DescribeTimeToLiveCommand,
   type DynamoDBClient,
   ResourceInUseException,
   ResourceNotFoundException,
-  type TableDescription,
   UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';
-import { invalidTableName } from '../adapters/aws/dynamodb-error.ts';
+import {
+  type DescribedTable,
+  describeKeys,
+  describeTable,
+  OWN_KEYS,
+  OWN_TTL_ATTRIBUTE,
+  readTtlAttribute,
+  requireMappedKeys,
+} from '../adapters/dynamodb/table-settings.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
-
-/** The TTL attribute of the Entry table. */
-export const TTL_ATTRIBUTE = 'X';
+import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 
 /** How long a new table may take to become active, in milliseconds. */
 const ACTIVE_WITHIN_MS = 60_000;
@@ -60,7 +63,7 @@ export function segmentTableInput(name: string): CreateTableCommandInput {
 export async function ensureTables(client: DynamoDBClient, names: TableNames): Promise<string> {
   const [entry] = await Promise.all([
     ensureTable(client, names.entryTable, entryTableInput(names.entryTable)),
-    ensureTable(client, names.segmentTable, segmentTableInput(names.segmentTable)),
+    ensureSegmentTable(client, names.segmentTable),
   ]);
   const streamArn = requireStream(entry, names.entryTable);
   await ensureTimeToLive(client, names.entryTable);
@@ -92,8 +95,8 @@ export async function ensureFeedTable(client: DynamoDBClient, name: string): Pro
  * @throws UsageError if it has other keys
  */
 export async function hasSegmentTable(client: DynamoDBClient, name: string): Promise<boolean> {
-  const table = await describe(client, name);
-  if (table !== undefined) requireKeys(table, segmentTableInput(name), name);
+  const table = await find(client, name);
+  if (table !== undefined) requireKeys(table, name);
   return table !== undefined;
 }
 
@@ -105,21 +108,20 @@ export async function missingTables(
   client: DynamoDBClient,
   { entryTable, segmentTable }: TableNames,
 ): Promise<string[]> {
-  const [entry, segment] = await Promise.all([describe(client, entryTable), describe(client, segmentTable)]);
+  const [entry, hasSegments] = await Promise.all([find(client, entryTable), hasSegmentTable(client, segmentTable)]);
   if (entry !== undefined) {
-    requireKeys(entry, entryTableInput(entryTable), entryTable);
+    requireKeys(entry, entryTable);
     requireStream(entry, entryTable);
   }
-  if (segment !== undefined) requireKeys(segment, segmentTableInput(segmentTable), segmentTable);
-  return [...(entry === undefined ? [entryTable] : []), ...(segment === undefined ? [segmentTable] : [])];
+  return [...(entry === undefined ? [entryTable] : []), ...(hasSegments ? [] : [segmentTable])];
 }
 
 async function ensureTable(
   client: DynamoDBClient,
   name: string,
   input: CreateTableCommandInput,
-): Promise<TableDescription> {
-  let table = await describe(client, name);
+): Promise<DescribedTable> {
+  let table = await find(client, name);
   if (table === undefined) {
     try {
       await client.send(new CreateTableCommand(input));
@@ -129,69 +131,90 @@ async function ensureTable(
     }
   }
   const deadline = Date.now() + ACTIVE_WITHIN_MS;
-  for (; table?.TableStatus !== 'ACTIVE'; table = await describe(client, name)) {
-    if (table?.TableStatus === 'UPDATING') break;
+  for (; table?.status !== 'ACTIVE'; table = await find(client, name)) {
+    if (table?.status === 'UPDATING') break;
     if (Date.now() > deadline) {
       throw new ResourceMissingError(
-        `table '${name}' is ${table?.TableStatus ?? 'missing'} and not active after ${ACTIVE_WITHIN_MS / 1000} s`,
+        `table '${name}' is ${table?.status ?? 'missing'} and not active after ${ACTIVE_WITHIN_MS / 1000} s`,
       );
     }
     if (table !== undefined) await setTimeout(ACTIVE_POLL_MS);
   }
-  requireKeys(table, input, name);
+  requireKeys(table, name);
   return table;
 }
 
-async function describe(client: DynamoDBClient, name: string): Promise<TableDescription | undefined> {
-  try {
-    return (await client.send(new DescribeTableCommand({ TableName: name }))).Table;
-  } catch (error) {
-    if (error instanceof ResourceNotFoundException) return undefined;
-    throw invalidTableName(error, [name]) ?? error;
-  }
+/** Describes a table; undefined if it does not exist. */
+async function find(client: DynamoDBClient, name: string): Promise<DescribedTable | undefined> {
+  return describeTable(client, name).catch((error: unknown) => {
+    if (isMissing(error)) return undefined;
+    throw error;
+  });
 }
 
-function requireKeys(table: TableDescription, input: CreateTableCommandInput, name: string): void {
-  const keys = (of: Pick<TableDescription, 'KeySchema' | 'AttributeDefinitions'>) =>
-    (of.KeySchema ?? [])
-      .map((key) => {
-        const attribute = of.AttributeDefinitions?.find((definition) => definition.AttributeName === key.AttributeName);
-        return `${key.AttributeName} (${key.KeyType}, ${attribute?.AttributeType})`;
-      })
-      .join(', ');
-  if (keys(table) === keys(input)) return;
-  throw new UsageError(`table '${name}' has the keys ${keys(table)} instead of ${keys(input)}`, {
+function isMissing(error: unknown): boolean {
+  return error instanceof ResourceMissingError && error.cause instanceof ResourceNotFoundException;
+}
+
+function requireKeys({ keys }: DescribedTable, name: string): void {
+  const [has, needs] = [keys, OWN_KEYS].map(describeKeys);
+  if (has === needs) return;
+  throw new UsageError(`table '${name}' has the keys ${has} instead of ${needs}`, {
     advice: 'Give the mapping if this is a table of your application, or choose another table name',
   });
 }
 
-function requireStream(table: TableDescription, name: string): string {
-  const view = table.StreamSpecification?.StreamViewType;
-  if (table.LatestStreamArn !== undefined && (view === 'NEW_IMAGE' || view === 'NEW_AND_OLD_IMAGES')) {
-    return table.LatestStreamArn;
-  }
-  throw new UsageError(`table '${name}' has ${view === undefined ? 'no stream' : `a stream of ${view}`}`, {
+function requireStream({ stream, streamArn }: DescribedTable, name: string): string {
+  if (streamArn !== undefined && (stream === 'NEW_IMAGE' || stream === 'NEW_AND_OLD_IMAGES')) return streamArn;
+  throw new UsageError(`table '${name}' has ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`, {
     advice: 'Enable its stream with the view type NEW_IMAGE',
   });
 }
 
 async function ensureTimeToLive(client: DynamoDBClient, name: string): Promise<void> {
-  if (await expires(client, name)) return;
+  const expires = async () => (await readTtlAttribute(client, name)) === OWN_TTL_ATTRIBUTE;
+  if (await expires()) return;
+  const TimeToLiveSpecification = { Enabled: true, AttributeName: OWN_TTL_ATTRIBUTE };
   try {
-    await client.send(
-      new UpdateTimeToLiveCommand({
-        TableName: name,
-        TimeToLiveSpecification: { Enabled: true, AttributeName: TTL_ATTRIBUTE },
-      }),
-    );
+    await client.send(new UpdateTimeToLiveCommand({ TableName: name, TimeToLiveSpecification }));
   } catch (error) {
     // AWS reports an error if another process has just enabled TTL, so only the outcome counts.
-    if (!(await expires(client, name))) throw error;
+    if (!(await expires())) throw error;
   }
 }
 
-async function expires(client: DynamoDBClient, name: string): Promise<boolean> {
-  const { TimeToLiveDescription: ttl } = await client.send(new DescribeTimeToLiveCommand({ TableName: name }));
-  const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
-  return on && ttl.AttributeName === TTL_ATTRIBUTE;
+export interface MappedTablesOptions {
+  readonly mapping: SchemaMapping;
+  /** Whether to create a missing Segment table. The application's table is never created. */
+  readonly creates: boolean;
+  /** The data directory, for errors. */
+  readonly dir: string;
+}
+
+/**
+ * Finds the application's table in the embedded engine, and finds or creates the Segment table.
+ * @returns the names of the tables that were created
+ * @throws ResourceMissingError if a table is missing that is not created
+ * @throws UsageError if a table has other keys
+ */
+export async function openMappedTables(
+  client: DynamoDBClient,
+  { entryTable, segmentTable }: TableNames,
+  { mapping, creates, dir }: MappedTablesOptions,
+): Promise<string[]> {
+  await requireMappedKeys(client, entryTable, mapping).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+    throw new ResourceMissingError(`there is no table '${entryTable}' in '${dir}'`, {
+      advice: "Check the name, or create the table at the endpoint that 'logfold engine' prints; nothing was created",
+      cause: error,
+    });
+  });
+  if (await hasSegmentTable(client, segmentTable)) return [];
+  if (!creates) {
+    throw new ResourceMissingError(`there is no table '${segmentTable}' in '${dir}'`, {
+      advice: "Check the name, or run 'logfold adopt', which creates it; nothing was created",
+    });
+  }
+  await ensureSegmentTable(client, segmentTable);
+  return [segmentTable];
 }

@@ -12,13 +12,13 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { checkSource, requireCurrentStream } from '../../src/adapters/dynamodb/source-check.ts';
 import {
   checkDeployment,
   checkStream,
   type DeployedStream,
   type Deployment,
-} from '../../src/adapters/aws/deployment-check.ts';
-import { checkSource, requireCurrentStream } from '../../src/adapters/dynamodb/source-check.ts';
+} from '../../src/adapters/platform/deployment-check.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../src/mapping/schema-mapping.ts';
@@ -122,10 +122,10 @@ describe('the check of a deployment', () => {
   });
 
   test.each([
-    ['no sort key', ['S B'], 'S (HASH, B) instead of S (HASH, B), N (RANGE, N)'],
-    ['an id that is text', ['S S', 'N N'], 'S (HASH, S), N (RANGE, N) instead of'],
-    ['a number that is text', ['S B', 'N S'], 'S (HASH, B), N (RANGE, S) instead of'],
-    ['other names', ['id B', 'number N'], 'id (HASH, B), number (RANGE, N) instead of'],
+    ['no sort key', ['S B'], 'S (Binary) instead of S (Binary) and N (Number)'],
+    ['an id that is text', ['S S', 'N N'], 'S (String) and N (Number) instead of'],
+    ['a number that is text', ['S B', 'N S'], 'S (Binary) and N (String) instead of'],
+    ['other names', ['id B', 'number N'], 'id (Binary) and number (Number) instead of'],
   ])('it names a table that has %s', async (_what, keys, reason) => {
     const named = keys.map((key) => key.split(' '));
     const schema: Partial<CreateTableCommandInput> = {
@@ -205,10 +205,16 @@ describe('the check of a deployment', () => {
   });
 
   test.each([
-    ['text and numbers', { type: 'S' }, { type: 'N' }, ['S', 'N']],
-    ['text and padded text', { type: 'S' }, { type: 'S', pattern: 'event#{n:6}' }, ['S', 'S']],
-    ['bytes and numbers', { type: 'B' }, { type: 'N' }, ['B', 'N']],
-  ] as const)('it requires the keys of a mapping: %s', async (_, partition, sort, types) => {
+    ['text and numbers', { type: 'S' }, { type: 'N' }, ['S', 'N'], 'pk (String) and sk (Number)'],
+    [
+      'text and padded text',
+      { type: 'S' },
+      { type: 'S', pattern: 'event#{n:6}' },
+      ['S', 'S'],
+      'pk (String) and sk (String)',
+    ],
+    ['bytes and numbers', { type: 'B' }, { type: 'N' }, ['B', 'N'], 'pk (Binary) and sk (Number)'],
+  ] as const)('it requires the keys of a mapping: %s', async (_, partition, sort, types, wanted) => {
     const mapping = mappingWith({
       partitionKey: { name: 'pk', ...partition },
       sortKey: { name: 'sk', first: 0, ...sort },
@@ -216,9 +222,8 @@ describe('the check of a deployment', () => {
     const made = await mappedTable(types);
     await checkDeployment({ ...right, ...made, mapping });
     expect(unknown).toEqual([]);
-    const wanted = `instead of pk (HASH, ${types[0]}), sk (RANGE, ${types[1]})`;
-    await expectInvalid({ mapping }, 'EntryTableName', `S (HASH, B), N (RANGE, N) ${wanted}`);
-    await expectInvalid(made, 'EntryTableName', 'instead of S (HASH, B), N (RANGE, N). Name a table');
+    await expectInvalid({ mapping }, 'EntryTableName', `S (Binary) and N (Number) instead of ${wanted}`);
+    await expectInvalid(made, 'EntryTableName', 'instead of S (Binary) and N (Number). Name a table');
   });
 
   test('it requires TTL on the attribute of a mapping', async () => {

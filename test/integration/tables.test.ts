@@ -76,7 +76,7 @@ describe.skipIf(findDynoxide() === undefined)('ensureTables', () => {
     for (const look of [missingTables, ensureTables]) {
       const refused = look(db, { entryTable: 'new', segmentTable: 'other' });
       await expect(refused).rejects.toThrow(UsageError);
-      await expect(refused).rejects.toThrow("table 'other' has the keys S (HASH, S), N (RANGE, N) instead of");
+      await expect(refused).rejects.toThrow("table 'other' has the keys S (String) and N (Number) instead of");
     }
   });
 });

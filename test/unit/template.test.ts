@@ -4,11 +4,11 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { FUNCTIONS } from '../../handlers/bundle.ts';
 import * as environment from '../../handlers/environment.ts';
+import { OWN_TTL_ATTRIBUTE } from '../../src/adapters/dynamodb/table-settings.ts';
 import { BUILT_IN_REDUCERS } from '../../src/adapters/platform/reducer-module.ts';
 import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
-import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { divides, MAX_DIVISION, REVISIONS_DIVISION } from '../../src/log/division-policy.ts';
 import { MAPPED_DIVISION } from '../../src/mapping/mapped-division.ts';
 import { MAPPING_NAMES } from '../../src/mapping/ready-made.ts';
@@ -836,7 +836,7 @@ describe('tables of the stack', () => {
     }
     expect(resourceOf(own, 'EntryTable').properties).toMatchObject({
       StreamSpecification: { StreamViewType: 'NEW_IMAGE' },
-      TimeToLiveSpecification: { AttributeName: TTL_ATTRIBUTE, Enabled: true },
+      TimeToLiveSpecification: { AttributeName: OWN_TTL_ATTRIBUTE, Enabled: true },
     });
     expect(resourceOf(own, 'SegmentTable').properties.StreamSpecification).toBeUndefined();
   });

@@ -2,7 +2,7 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DeploymentInvalidError, ResourceMissingError } from '../../errors.ts';
 import { streamTable } from '../../revisions/image-change.ts';
 import type { SourceTable } from '../../revisions/source-table.ts';
-import { describeSource } from './table-settings.ts';
+import { describeTable } from './table-settings.ts';
 
 /** The settings of a deployment that records the revisions of a plain table. */
 export interface RevisionsDeployment {
@@ -32,7 +32,7 @@ export async function checkSource(deployment: RevisionsDeployment): Promise<Sour
     keyNames,
     stream,
     streamArn: latest,
-  } = await describeSource(dynamodb, table).catch((error: unknown) => {
+  } = await describeTable(dynamodb, table).catch((error: unknown) => {
     if (!(error instanceof ResourceMissingError)) throw error;
     throw invalid(streamArn, 'the stream of a table that does not exist in this region', error);
   });
@@ -51,7 +51,7 @@ export async function checkSource(deployment: RevisionsDeployment): Promise<Sour
  */
 export async function requireCurrentStream(dynamodb: DynamoDBClient, streamArn: string): Promise<void> {
   const table = streamTable(streamArn) ?? '';
-  const { stream, streamArn: latest } = await describeSource(dynamodb, table);
+  const { stream, streamArn: latest } = await describeTable(dynamodb, table);
   if (stream === undefined || latest === undefined) throw invalid(streamArn, 'the stream of a table without a stream');
   if (latest !== streamArn) {
     throw invalid(streamArn, `but the stream of table '${table}' is '${latest}': no new records arrive`);

@@ -2,7 +2,6 @@ import {
   DescribeTableCommand,
   DescribeTimeToLiveCommand,
   type DynamoDBClient,
-  type KeySchemaElement,
   type TableDescription,
 } from '@aws-sdk/client-dynamodb';
 import { UsageError } from '../../errors.ts';
@@ -17,88 +16,92 @@ import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
  */
 const ON_DEMAND_WRITE_UNITS = 4_000;
 
+/** The keys of the Entry table, the Segment table and the table of the feed. */
+export const OWN_KEYS: TableKeys = { partition: { name: 'S', type: 'B' }, sort: { name: 'N', type: 'N' } };
+/** The TTL attribute of these tables. */
+export const OWN_TTL_ATTRIBUTE = 'X';
+
+/** A table as DynamoDB describes it. */
+export interface DescribedTable {
+  readonly keys: TableKeys;
+  /** The names of the keys. */
+  readonly keyNames: SourceTable['keyNames'];
+  /** Such as `ACTIVE`. */
+  readonly status: string | undefined;
+  /** DynamoDB counts the items about every six hours. */
+  readonly approximateItems: number;
+  /** View type of the stream, such as `NEW_IMAGE`; undefined if the stream is off. */
+  readonly stream: string | undefined;
+  /** ARN of the newest stream, which may be off; undefined if the table never had one. */
+  readonly streamArn: string | undefined;
+  /**
+   * The write units per second that the table accepts: its provisioned throughput, its configured
+   * limit, or the initial throughput of an on-demand table.
+   */
+  readonly writeCapacity: number;
+}
+
+/** Ends a request early. */
+export interface RequestLimit {
+  readonly abortSignal?: AbortSignal;
+}
+
 /**
- * The write units per second that a table accepts: its provisioned throughput, its configured
- * limit, or the initial throughput of an on-demand table.
- * @throws ResourceMissingError if the table does not exist
+ * Describes a table, in one request.
+ * @throws ResourceMissingError if the table does not exist, with a ResourceNotFoundException
  */
-export async function readWriteCapacity(client: DynamoDBClient, table: string): Promise<number> {
-  try {
-    const { Table } = await client.send(new DescribeTableCommand({ TableName: table }));
-    const provisioned = Table?.ProvisionedThroughput?.WriteCapacityUnits ?? 0;
-    const limited = Table?.OnDemandThroughput?.MaxWriteRequestUnits ?? -1;
-    if (Table?.BillingModeSummary?.BillingMode !== 'PAY_PER_REQUEST' && provisioned > 0) return provisioned;
-    return limited > 0 ? limited : ON_DEMAND_WRITE_UNITS;
-  } catch (error) {
+export async function describeTable(
+  client: DynamoDBClient,
+  table: string,
+  limit: RequestLimit = {},
+): Promise<DescribedTable> {
+  const answer = await client.send(new DescribeTableCommand({ TableName: table }), limit).catch((error: unknown) => {
     throw translateDynamoDbError(error, [table]);
-  }
+  });
+  const { KeySchema = [], AttributeDefinitions = [], StreamSpecification, ...described } = answer.Table ?? {};
+  const [partition = { name: '', type: 'S' }, sort] = KeySchema.map(({ AttributeName: name = '' }): KeyAttribute => {
+    const type = AttributeDefinitions.find(({ AttributeName }) => AttributeName === name)?.AttributeType;
+    return { name, type: type ?? 'S' };
+  });
+  return {
+    keys: { partition, sort },
+    keyNames: sort === undefined ? [partition.name] : [partition.name, sort.name],
+    status: described.TableStatus,
+    approximateItems: described.ItemCount ?? 0,
+    stream: StreamSpecification?.StreamEnabled === true ? StreamSpecification.StreamViewType : undefined,
+    streamArn: described.LatestStreamArn,
+    writeCapacity: writeCapacity(described),
+  };
+}
+
+function writeCapacity({ ProvisionedThroughput, OnDemandThroughput, BillingModeSummary }: TableDescription): number {
+  const provisioned = ProvisionedThroughput?.WriteCapacityUnits ?? 0;
+  const limited = OnDemandThroughput?.MaxWriteRequestUnits ?? -1;
+  if (BillingModeSummary?.BillingMode !== 'PAY_PER_REQUEST' && provisioned > 0) return provisioned;
+  return limited > 0 ? limited : ON_DEMAND_WRITE_UNITS;
 }
 
 /**
  * The TTL attribute of a table; undefined if TTL is off.
  * @throws ResourceMissingError if the table does not exist
  */
-export async function readTtlAttribute(client: DynamoDBClient, table: string): Promise<string | undefined> {
-  try {
-    const { TimeToLiveDescription: ttl } = await client.send(new DescribeTimeToLiveCommand({ TableName: table }));
-    const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
-    return on ? ttl.AttributeName : undefined;
-  } catch (error) {
-    throw translateDynamoDbError(error, [table]);
-  }
-}
-
-/** A table as DynamoDB describes it. */
-export interface DescribedTable {
-  readonly keys: TableKeys;
-  /** DynamoDB counts the items about every six hours. */
-  readonly approximateItems: number;
-  /** View type of the stream, such as `NEW_IMAGE`; undefined if the table has no stream. */
-  readonly stream: string | undefined;
-}
-
-/**
- * Describes a table.
- * @throws ResourceMissingError if the table does not exist
- */
-export async function describeTable(client: DynamoDBClient, table: string): Promise<DescribedTable> {
-  return toDescribed(await describe(client, table));
-}
-
-/** A plain table, as a source of revisions. */
-export interface DescribedSource extends Pick<DescribedTable, 'stream'> {
-  readonly keyNames: SourceTable['keyNames'];
-  /** Undefined if the table never had a stream. */
-  readonly streamArn: string | undefined;
-}
-
-/**
- * Describes a plain table.
- * @throws ResourceMissingError if the table does not exist
- */
-export async function describeSource(client: DynamoDBClient, table: string): Promise<DescribedSource> {
-  const description = await describe(client, table);
-  const { keys, stream } = toDescribed(description);
-  const { partition, sort } = keys;
-  const keyNames = sort === undefined ? ([partition.name] as const) : ([partition.name, sort.name] as const);
-  return { keyNames, stream, streamArn: description.LatestStreamArn };
-}
-
-async function describe(client: DynamoDBClient, table: string): Promise<TableDescription> {
-  const answer = await client.send(new DescribeTableCommand({ TableName: table })).catch((error: unknown) => {
+export async function readTtlAttribute(
+  client: DynamoDBClient,
+  table: string,
+  limit: RequestLimit = {},
+): Promise<string | undefined> {
+  const command = new DescribeTimeToLiveCommand({ TableName: table });
+  const { TimeToLiveDescription: ttl } = await client.send(command, limit).catch((error: unknown) => {
     throw translateDynamoDbError(error, [table]);
   });
-  return answer.Table ?? {};
+  const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
+  return on ? ttl.AttributeName : undefined;
 }
 
-function toDescribed({ KeySchema = [], ItemCount, StreamSpecification, ...rest }: TableDescription): DescribedTable {
-  const keys = KeySchema.map((key) => keyAttribute(key, rest));
-  const [partition = { name: '', type: 'S' }, sort] = keys;
-  return {
-    keys: { partition, sort },
-    approximateItems: ItemCount ?? 0,
-    stream: StreamSpecification?.StreamEnabled === true ? StreamSpecification.StreamViewType : undefined,
-  };
+/** The keys that a mapping names. */
+export function mappedKeys({ partitionKey, sortKey }: SchemaMapping): TableKeys {
+  const { name, type } = partitionKey;
+  return { partition: { name, type }, sort: { name: sortKey.name, type: sortKey.form === 'N' ? 'N' : 'S' } };
 }
 
 /**
@@ -107,10 +110,8 @@ function toDescribed({ KeySchema = [], ItemCount, StreamSpecification, ...rest }
  * @throws UsageError if it has other keys
  */
 export async function requireMappedKeys(client: DynamoDBClient, table: string, mapping: SchemaMapping): Promise<void> {
-  const { partitionKey, sortKey } = mapping;
   const { keys } = await describeTable(client, table);
-  const sort = { name: sortKey.name, type: sortKey.form === 'N' ? 'N' : 'S' } as const;
-  const [has, needs] = [describeKeys(keys), describeKeys({ partition: partitionKey, sort })];
+  const [has, needs] = [keys, mappedKeys(mapping)].map(describeKeys);
   if (has === needs) return;
   throw new UsageError(`table '${table}' has the keys ${has}, but the mapping names ${needs}`, {
     advice: `Name another table or another mapping: 'logfold inspect ${table}' proposes one`,
@@ -119,13 +120,8 @@ export async function requireMappedKeys(client: DynamoDBClient, table: string, m
 
 const KEY_TYPES = { S: 'String', N: 'Number', B: 'Binary' } as const;
 
-/** The keys of a table for people. */
+/** The keys of a table for people. Different keys have different texts. */
 export function describeKeys({ partition, sort }: TableKeys): string {
   const keys = [partition, ...(sort === undefined ? [] : [sort])];
   return keys.map(({ name, type }) => `${name} (${KEY_TYPES[type]})`).join(' and ');
-}
-
-function keyAttribute({ AttributeName: name = '' }: KeySchemaElement, table: TableDescription): KeyAttribute {
-  const type = table.AttributeDefinitions?.find(({ AttributeName }) => AttributeName === name)?.AttributeType;
-  return { name, type: type ?? 'S' };
 }

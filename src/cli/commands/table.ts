@@ -2,7 +2,7 @@ import { createGzip } from 'node:zlib';
 import { Argument, Option } from '@commander-js/extra-typings';
 import { TableMeter } from '../../adapters/dynamodb/requests.ts';
 import { DynamoDbSourceItems } from '../../adapters/dynamodb/source-items.ts';
-import { describeSource } from '../../adapters/dynamodb/table-settings.ts';
+import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
 import { sleep } from '../../adapters/platform/node-logs.ts';
 import { type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
@@ -266,7 +266,7 @@ async function compare(
   const { deps, logs, lost } = environment;
   const place = await openDynamoDb(request);
   try {
-    const { keyNames } = await describeSource(place.client, table);
+    const { keyNames } = await describeTable(place.client, table);
     const per = request.per ?? (await recordedKind(deps, table)) ?? 'item';
     const source: SourceTable = { table, keyNames, per, ...(actor !== undefined && { actor }) };
     const meter = new TableMeter();

@@ -15,14 +15,14 @@ import { CreateQueueCommand, SendMessageCommand } from '@aws-sdk/client-sqs';
 import { expect } from 'vitest';
 import { readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
 import { wireReducer } from '../../../handlers/wire.ts';
+import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
+import { checkSource } from '../../../src/adapters/dynamodb/source-check.ts';
 import {
   checkDeployment,
   checkStream,
   type DeployedStream,
   type Deployment,
-} from '../../../src/adapters/aws/deployment-check.ts';
-import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
-import { checkSource } from '../../../src/adapters/dynamodb/source-check.ts';
+} from '../../../src/adapters/platform/deployment-check.ts';
 import { S3BlobStore } from '../../../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../../../src/adapters/sqs/job-queue.ts';
 import { fromLambdaChange } from '../../../src/functions/lambda-change.ts';

@@ -1,15 +1,19 @@
-import {
-  DescribeTableCommand,
-  DescribeTimeToLiveCommand,
-  type DynamoDBClient,
-  ResourceNotFoundException,
-  type TableDescription,
-} from '@aws-sdk/client-dynamodb';
+import { type DynamoDBClient, ResourceNotFoundException } from '@aws-sdk/client-dynamodb';
 import { HeadBucketCommand, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
-import { CredentialsError, DeploymentInvalidError, UsageError } from '../../errors.ts';
+import { CredentialsError, DeploymentInvalidError, ResourceMissingError, UsageError } from '../../errors.ts';
+import type { TableKeys } from '../../inspection/table-sample.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
-import { translateAwsError } from './aws-error.ts';
-import { translateDynamoDbError } from './dynamodb-error.ts';
+import { translateAwsError } from '../aws/aws-error.ts';
+import {
+  type DescribedTable,
+  describeKeys,
+  describeTable,
+  mappedKeys,
+  OWN_KEYS,
+  OWN_TTL_ATTRIBUTE,
+  type RequestLimit,
+  readTtlAttribute,
+} from '../dynamodb/table-settings.ts';
 
 /** The resources of a deployment, by the names in its template's parameters. */
 export interface Deployment {
@@ -38,13 +42,7 @@ export interface DeployedStream extends Pick<Deployment, 'dynamodb' | 'entryTabl
   readonly readsImages: boolean;
 }
 
-const OWN_KEYS = 'S (HASH, B), N (RANGE, N)';
-const OWN_TTL_ATTRIBUTE = 'X';
 const LIMIT_MS = 10_000;
-
-interface Limit {
-  readonly abortSignal: AbortSignal;
-}
 
 /**
  * Checks the tables and the bucket, in three requests, one more if entries expire by TTL, and one
@@ -57,25 +55,38 @@ interface Limit {
  */
 export async function checkDeployment(deployment: Deployment): Promise<void> {
   const { entryTable, segmentTable, feedTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
-  const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
-  await answerTo(deployment, async () => {
-    const table = await describeTable(deployment, 'EntryTableName', entryTable, limit);
-    requireKeys(table, {
-      ...{ parameter: 'EntryTableName', name: entryTable, wanted: mapping === undefined ? OWN_KEYS : keysIn(mapping) },
-      advice:
-        mapping === undefined
-          ? 'Name a table with the schema of a log, or say in Mapping how the items of this table become entries'
-          : 'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are',
+  const limit: RequestLimit = { abortSignal: AbortSignal.timeout(limitMs) };
+  await answerTo(deployment, () =>
+    requireKeys(
+      deployment,
+      mapping === undefined
+        ? {
+            ...{ parameter: 'EntryTableName', name: entryTable, wanted: OWN_KEYS },
+            advice:
+              'Name a table with the schema of a log, or say in Mapping how the items of this table become entries',
+          }
+        : {
+            ...{ parameter: 'EntryTableName', name: entryTable, wanted: mappedKeys(mapping) },
+            advice: 'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are',
+          },
+      limit,
+    ),
+  );
+  await answerTo(deployment, () =>
+    requireKeys(
+      deployment,
+      {
+        ...{ parameter: 'SegmentTableName', name: segmentTable, wanted: OWN_KEYS },
+        advice: 'Name a table with the schema of a log; this table belongs to something else',
+      },
+      limit,
+    ),
+  );
+  if (feedTable !== undefined) {
+    await answerTo(deployment, async () => {
+      await describeNamed(deployment, { parameter: 'Feed', name: feedTable }, limit);
     });
-  });
-  await answerTo(deployment, async () => {
-    const table = await describeTable(deployment, 'SegmentTableName', segmentTable, limit);
-    requireKeys(table, {
-      ...{ parameter: 'SegmentTableName', name: segmentTable, wanted: OWN_KEYS },
-      advice: 'Name a table with the schema of a log; this table belongs to something else',
-    });
-  });
-  if (feedTable !== undefined) await answerTo(deployment, () => requireFeedTable(deployment, feedTable, limit));
+  }
   if (ttl) await answerTo(deployment, () => requireTtl(deployment, limit));
   await answerTo(deployment, () => requireBucket(deployment, limit));
 }
@@ -89,9 +100,9 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
  */
 export async function checkStream(deployed: DeployedStream): Promise<void> {
   const { entryTable, limitMs = LIMIT_MS } = deployed;
-  const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
+  const limit: RequestLimit = { abortSignal: AbortSignal.timeout(limitMs) };
   await answerTo(deployed, async () => {
-    const table = await describeTable(deployed, 'EntryTableName', entryTable, limit);
+    const table = await describeNamed(deployed, { parameter: 'EntryTableName', name: entryTable }, limit);
     requireStream(table, deployed);
     requireLatestStream(table, deployed);
   });
@@ -107,56 +118,49 @@ async function answerTo({ onUnknown }: Pick<Deployment, 'onUnknown'>, question: 
   }
 }
 
-async function describeTable(
-  { dynamodb }: Pick<Deployment, 'dynamodb'>,
-  parameter: string,
-  name: string,
-  limit: Limit,
-): Promise<TableDescription> {
-  const table = await dynamodb.send(new DescribeTableCommand({ TableName: name }), limit).catch((error: unknown) => {
-    if (!(error instanceof ResourceNotFoundException)) throw translateDynamoDbError(error, [name]);
-    throw new DeploymentInvalidError(parameter, `is '${name}', a table that does not exist in this region`, {
-      advice: "Name a table in the deployment's region and account",
-      cause: error,
-    });
-  });
-  return table.Table ?? {};
+interface NamedTable {
+  /** The template's parameter with the name. */
+  readonly parameter: string;
+  readonly name: string;
 }
 
-interface WantedKeys {
-  readonly parameter: string;
-  /** Name of the table. */
-  readonly name: string;
-  readonly wanted: string;
+async function describeNamed(
+  { dynamodb }: Pick<Deployment, 'dynamodb'>,
+  { parameter, name }: NamedTable,
+  limit: RequestLimit,
+): Promise<DescribedTable> {
+  return describeTable(dynamodb, name, limit).catch((error: unknown) => {
+    if (!(error instanceof ResourceMissingError && error.cause instanceof ResourceNotFoundException)) throw error;
+    const { cause } = error;
+    // The stack creates the table of the feed, so it can only be missing if somebody deleted it.
+    throw parameter === 'Feed'
+      ? new DeploymentInvalidError(parameter, `is on, but the table of the feed, '${name}', does not exist`, {
+          advice: 'Deploy with Feed=off, then with the value from before, which creates an empty table',
+          cause,
+        })
+      : new DeploymentInvalidError(parameter, `is '${name}', a table that does not exist in this region`, {
+          advice: "Name a table in the deployment's region and account",
+          cause,
+        });
+  });
+}
+
+interface WantedKeys extends NamedTable {
+  readonly wanted: TableKeys;
   readonly advice: string;
 }
 
-function requireKeys(table: TableDescription, { parameter, name, wanted, advice }: WantedKeys): void {
-  const keys = keysOf(table);
-  if (keys === wanted) return;
-  throw new DeploymentInvalidError(parameter, `is '${name}', a table with the keys ${keys} instead of ${wanted}`, {
+async function requireKeys(deployment: Deployment, table: WantedKeys, limit: RequestLimit): Promise<void> {
+  const { parameter, name, advice } = table;
+  const { keys } = await describeNamed(deployment, table, limit);
+  const [has, needs] = [keys, table.wanted].map(describeKeys);
+  if (has === needs) return;
+  throw new DeploymentInvalidError(parameter, `is '${name}', a table with the keys ${has} instead of ${needs}`, {
     advice,
   });
 }
 
-function keysIn({ partitionKey, sortKey }: SchemaMapping): string {
-  const sortType = sortKey.form === 'N' ? 'N' : 'S';
-  return `${partitionKey.name} (HASH, ${partitionKey.type}), ${sortKey.name} (RANGE, ${sortType})`;
-}
-
-function keysOf({ KeySchema, AttributeDefinitions }: TableDescription): string {
-  const keys = (KeySchema ?? []).map(({ AttributeName, KeyType }) => {
-    const type = AttributeDefinitions?.find((definition) => definition.AttributeName === AttributeName)?.AttributeType;
-    return `${AttributeName} (${KeyType}, ${type})`;
-  });
-  return keys.join(', ');
-}
-
-function requireStream(
-  { StreamSpecification: stream }: TableDescription,
-  { entryTable: name, readsImages }: DeployedStream,
-): void {
-  const view = stream?.StreamEnabled === true ? stream.StreamViewType : undefined;
+function requireStream({ stream: view }: DescribedTable, { entryTable: name, readsImages }: DeployedStream): void {
   if (view === 'NEW_IMAGE' || view === 'NEW_AND_OLD_IMAGES') return;
   if (view !== undefined && !readsImages) return;
   const is = view === undefined ? 'no stream' : `a stream of ${view}, which does not carry new images`;
@@ -168,10 +172,7 @@ function requireStream(
 /**
  * A stream that is turned off and on again has another ARN. The old stream ends without an error.
  */
-function requireLatestStream(
-  { LatestStreamArn: latest }: TableDescription,
-  { entryTable, streamArn }: DeployedStream,
-): void {
+function requireLatestStream({ streamArn: latest }: DescribedTable, { entryTable, streamArn }: DeployedStream): void {
   if (latest === streamArn) return;
   const reason = `is '${streamArn}', but the stream of table '${entryTable}' is '${latest}': no records arrive`;
   throw new DeploymentInvalidError('EntryTableStreamArn', reason, {
@@ -181,37 +182,22 @@ function requireLatestStream(
   });
 }
 
-/** The stack creates the table of the feed, so it can only be missing if somebody deleted it. */
-async function requireFeedTable({ dynamodb }: Deployment, name: string, limit: Limit): Promise<void> {
-  await dynamodb.send(new DescribeTableCommand({ TableName: name }), limit).catch((error: unknown) => {
-    if (!(error instanceof ResourceNotFoundException)) throw translateDynamoDbError(error, [name]);
-    throw new DeploymentInvalidError('Feed', `is on, but the table of the feed, '${name}', does not exist`, {
-      advice: 'Deploy with Feed=off, then with the value from before, which creates an empty table',
-      cause: error,
-    });
-  });
-}
-
-async function requireTtl({ dynamodb, entryTable, mapping }: Deployment, limit: Limit): Promise<void> {
+async function requireTtl({ dynamodb, entryTable, mapping }: Deployment, limit: RequestLimit): Promise<void> {
   const wanted = mapping === undefined ? OWN_TTL_ATTRIBUTE : mapping.ttl;
   if (wanted === undefined) {
     throw new DeploymentInvalidError('Expire', `is 'ttl', but Mapping names no TTL attribute: no entry would expire`, {
       advice: "Name the table's TTL attribute as ttl in Mapping, or set Expire to 'delete' or 'never'",
     });
   }
-  const command = new DescribeTimeToLiveCommand({ TableName: entryTable });
-  const { TimeToLiveDescription: ttl } = await dynamodb.send(command, limit).catch((error: unknown) => {
-    throw translateDynamoDbError(error, [entryTable]);
-  });
-  const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
-  if (on && ttl.AttributeName === wanted) return;
-  const is = on ? `has its TTL on attribute '${ttl.AttributeName}'` : 'has no TTL';
+  const attribute = await readTtlAttribute(dynamodb, entryTable, limit);
+  if (attribute === wanted) return;
+  const is = attribute === undefined ? 'has no TTL' : `has its TTL on attribute '${attribute}'`;
   throw new DeploymentInvalidError('Expire', `is 'ttl', but table '${entryTable}' ${is}: no entry would expire`, {
     advice: `Turn its TTL on for attribute '${wanted}', or set Expire to 'delete' or 'never'`,
   });
 }
 
-async function requireBucket({ s3, bucket }: Deployment, limit: Limit): Promise<void> {
+async function requireBucket({ s3, bucket }: Deployment, limit: RequestLimit): Promise<void> {
   const here = await s3.config.region();
   const region = await s3.send(new HeadBucketCommand({ Bucket: bucket }), limit).then(
     (answer) => answer.BucketRegion,
