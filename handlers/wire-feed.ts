@@ -10,7 +10,7 @@ import type { ReservedTypes } from '../src/log/entry.ts';
 import type { BlobStore } from '../src/store/blob-store.ts';
 import { dividedFeed } from '../src/workers/feed/divided-feed.ts';
 import { FeedWriter } from '../src/workers/feed/feed-writer.ts';
-import type { JobSender } from '../src/workers/jobs/job-queues.ts';
+import type { JobSender } from '../src/workers/jobs/job.ts';
 import type { FeedEnvironment } from './environment.ts';
 
 /** Memory for chunks of the feed's state. They say how far each log is fed. */

@@ -11,7 +11,7 @@ import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
 import { NodeCache } from '../src/tree/node-cache.ts';
 import type { JobDeps } from '../src/workers/dispatch/run-job.ts';
-import { jobQueues } from '../src/workers/jobs/job-queues.ts';
+import { jobQueues } from '../src/workers/jobs/job.ts';
 import { RateLimiter } from '../src/workers/retention/rate-limiter.ts';
 import { KEPT_NODE_BYTES } from '../src/workers/snapshot/build-snapshot.ts';
 import { divisionPolicyOf, policyOf, type WorkEnvironment } from './environment.ts';

@@ -43,7 +43,7 @@ function candidates(program: CommandUnknownOpts, { name, before, current, names 
   const command = program
     .createHelp()
     .visibleCommands(program)
-    .find((each) => each.name() === name || each.alias() === name);
+    .find((each) => each.name() === name);
   if (command === undefined) return [];
   if (current.startsWith('-')) return optionsOf(command);
   const takesValue = (word: string | undefined): Option | undefined =>

@@ -6,7 +6,7 @@ import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { endsOfRecords, type MappedEnds } from '../workers/dispatch/record-ends.ts';
 import { route, type StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
-import type { JobSender } from '../workers/jobs/job-queues.ts';
+import type { JobSender } from '../workers/jobs/job.ts';
 import type { StreamEvent } from './function-event.ts';
 
 export interface StreamFunctionDeps {

@@ -10,17 +10,14 @@ import type { BlobStore } from '../store/blob-store.ts';
 import type { JobQueue } from '../store/job-queue.ts';
 import { logIdSchema } from '../store/log-id-schema.ts';
 import { type AdoptDeps, type AdoptOptions, type AdoptResult, adoptLogs } from '../workers/adopt/adopt-logs.ts';
-import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
-import { type Job, jobMessage } from '../workers/jobs/job.ts';
-import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
+import { type Job, jobMessage, jobQueues, type QueueName, sweepDeduplicationId } from '../workers/jobs/job.ts';
 import { SweptFeed } from '../workers/sweep/feed-ends.ts';
-
+import { RequestedJobs } from '../workers/sweep/requested-jobs.ts';
 import { type SweepDeps, type SweepOptions, type SweepResult, sweep } from '../workers/sweep/sweep.ts';
 import { readSweepNote, type SweepRest, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
 import type { SweepEvent } from './function-event.ts';
 import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
-import { RequestedJobs } from './requested-jobs.ts';
 
 /**
  * Snapshot entries younger than this, in seconds, are left to the stream: their jobs are queued or

@@ -17,7 +17,7 @@ import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
 import { dividedFeed } from '../workers/feed/divided-feed.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
-import { type JobSender, jobQueues } from '../workers/jobs/job-queues.ts';
+import { type JobSender, jobQueues } from '../workers/jobs/job.ts';
 import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';

@@ -84,11 +84,6 @@ describe('buffered edits', () => {
     expect(refusal).toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT', log });
   });
 
-  test('compact, the old name of flush, still works', async () => {
-    const { log } = await worked(every(1_000, 'edited'));
-    expect(await place.json('compact', log)).toMatchObject({ log, outcome: 'flushed' });
-  });
-
   test('flush leaves them in place if the log is stopped', async () => {
     const { log } = await worked(every(1_000, 'edited'));
     for (const key of await place.keys(log, 'chunks')) await place.blobs.delete([key]);

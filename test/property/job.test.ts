@@ -4,13 +4,17 @@ import { describe, expect, test } from 'vitest';
 import { MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
 import { isUuid, type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
-import { streamDeduplicationId } from '../../src/workers/dispatch/route-stream-records.ts';
 import {
   continuationDeduplicationId,
+  decodeJob,
   dueDeduplicationId,
+  encodeJob,
+  type Job,
+  jobMessage,
+  MAX_ARCHIVE_PARTS,
+  streamDeduplicationId,
   sweepDeduplicationId,
-} from '../../src/workers/dispatch/run-job.ts';
-import { decodeJob, encodeJob, type Job, jobMessage, MAX_ARCHIVE_PARTS } from '../../src/workers/jobs/job.ts';
+} from '../../src/workers/jobs/job.ts';
 import { anyLogs } from '../support/log-ids.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
@@ -49,7 +53,7 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
   }),
 );
 const PART = { upload: 'a'.repeat(32), hash: 'b'.repeat(64), to: 3 };
-const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
+const GOOD = { format: 1, kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } };
 
 describe('a job in a message', () => {
   test('each kind of job has this message', () => {
@@ -57,9 +61,9 @@ describe('a job in a message', () => {
     expect(JSON.parse(text)).toEqual(GOOD);
     const position = { segment: 1, entry: 2 };
     const continued = encodeJob({ kind: 'snapshot', log: LOG, position, continuation: 3, force: true });
-    expect(JSON.parse(continued)).toEqual({ ...GOOD, turn: 3, again: true });
+    expect(JSON.parse(continued)).toEqual({ ...GOOD, continuation: 3, force: true });
     const flush = encodeJob({ kind: 'flush', log: LOG, position, continuation: 3 });
-    expect(JSON.parse(flush)).toEqual({ ...GOOD, kind: 'compact', turn: 3 });
+    expect(JSON.parse(flush)).toEqual({ ...GOOD, kind: 'flush', continuation: 3 });
     const archive = encodeJob({ kind: 'archive', log: LOG, segment: 1 });
     expect(JSON.parse(archive)).toEqual({ format: 1, kind: 'archive', log: LOG, segment: 1 });
     const rebuild = encodeJob({ kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
@@ -141,20 +145,21 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, log: '' }), 'log'],
     [JSON.stringify({ ...GOOD, log: 'x'.repeat(2001) }), 'log'],
     [JSON.stringify({ ...GOOD, log: 'half \ud800' }), 'log'],
-    [JSON.stringify({ ...GOOD, segment: -1 }), 'segment'],
-    [JSON.stringify({ ...GOOD, entry: 1.5 }), 'entry'],
-    [JSON.stringify({ ...GOOD, entry: MAX_NUMBER + 1 }), 'entry'],
-    [JSON.stringify({ ...GOOD, entry: undefined }), 'entry'],
-    [JSON.stringify({ ...GOOD, turn: 0 }), 'turn'],
-    [JSON.stringify({ ...GOOD, kind: 'compact', turn: 0 }), 'turn'],
-    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, turn: 0 }), 'turn'],
+    [JSON.stringify({ ...GOOD, position: undefined }), 'position'],
+    [JSON.stringify({ ...GOOD, position: { segment: -1, entry: 2 } }), 'segment'],
+    [JSON.stringify({ ...GOOD, position: { segment: 1, entry: 1.5 } }), 'entry'],
+    [JSON.stringify({ ...GOOD, position: { segment: 1, entry: MAX_NUMBER + 1 } }), 'entry'],
+    [JSON.stringify({ ...GOOD, position: { segment: 1 } }), 'entry'],
+    [JSON.stringify({ ...GOOD, continuation: 0 }), 'continuation'],
+    [JSON.stringify({ ...GOOD, kind: 'flush', continuation: 0 }), 'continuation'],
+    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, continuation: 0 }), 'continuation'],
     [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [] }), 'parts'],
     [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, to: 0 }] }), 'to'],
     [
       JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, upload: '../x' }] }),
       'upload',
     ],
-    [JSON.stringify({ ...GOOD, again: false }), 'again'],
+    [JSON.stringify({ ...GOOD, force: false }), 'force'],
     [JSON.stringify({ format: 1, kind: 'expire', log: LOG, segment: 1, from: 0 }), 'from'],
     [JSON.stringify({ format: 1, kind: 'rebuild', log: LOG, after: 3 }), 'after'],
   ])('%s is refused', (text, reason) => {
@@ -167,7 +172,6 @@ describe('a job in a message', () => {
     [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
     [JSON.stringify({ ...GOOD, kind: 'polish' }), "kind 'polish'"],
     [JSON.stringify({ ...GOOD, kind: 'toString' }), "kind 'toString'"],
-    [JSON.stringify({ format: 1, kind: 'flush' }), "kind 'flush'"],
   ])('%s belongs to a newer version', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageNewerError);
     expect(() => decodeJob(text)).toThrow(reason);

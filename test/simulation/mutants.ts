@@ -85,9 +85,9 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'jobs of different segments have the same deduplication id',
     edits: [
       {
-        file: 'workers/dispatch/route-stream-records.ts',
-        from: 'job.position.segment}',
-        to: 'job.position.entry}',
+        file: 'workers/jobs/job.ts',
+        from: 'formatPosition(job.position)',
+        to: 'job.position.entry',
       },
     ],
   },
@@ -1206,7 +1206,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/jobs/job.ts',
-        from: "  if (typeof kind === 'string' && !KINDS.has(kind)) {\n",
+        from: "  if (typeof kind === 'string' && !Object.hasOwn(QUEUE_OF, kind)) {\n",
         to: '  if (format < 1) {\n',
       },
     ],

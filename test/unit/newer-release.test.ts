@@ -94,8 +94,8 @@ describe('an object of a newer release', () => {
   test('a sweep ignores the requested jobs of a queue that it does not know', async () => {
     const blobs = new MemoryBlobStore();
     const known = { queue: 'snapshot', at: 17, jobs: ['abc'] };
-    const put = (asked: readonly object[]) =>
-      blobs.put(SWEEP_KEY, new TextEncoder().encode(JSON.stringify({ format: 1, asked })));
+    const put = (requested: readonly object[]) =>
+      blobs.put(SWEEP_KEY, new TextEncoder().encode(JSON.stringify({ format: 1, requested })));
     await put([known, { queue: 'express', at: 'noon' }]);
     expect(await readSweepNote(blobs)).toEqual({ rest: undefined, requested: [known] });
     await put([{ ...known, at: 'noon' }]);

@@ -7,15 +7,15 @@ import type { Position } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { flushDue } from '../../src/snapshot/flush-due.ts';
 import { readStop, type Stop } from '../../src/snapshot/stop.ts';
-import { streamDeduplicationId } from '../../src/workers/dispatch/route-stream-records.ts';
+import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import {
   continuationDeduplicationId,
+  decodeJob,
   dueDeduplicationId,
-  type JobDeps,
-  type JobResult,
-  runJob,
-} from '../../src/workers/dispatch/run-job.ts';
-import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
+  encodeJob,
+  type Job,
+  streamDeduplicationId,
+} from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
 import { FAULTY } from '../support/models/versioned-sheet.ts';

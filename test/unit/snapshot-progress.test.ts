@@ -4,9 +4,9 @@ import { keyOfProgress, type Progress } from '../../src/snapshot/progress.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
-import { continuationDeduplicationId, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
+import { type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
-import type { SnapshotJob } from '../../src/workers/jobs/job.ts';
+import { continuationDeduplicationId, type SnapshotJob } from '../../src/workers/jobs/job.ts';
 import { dieAt } from '../support/die-at.ts';
 import { LOG } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
@@ -365,7 +365,7 @@ describe('progress', () => {
 test("a continuation's id differs from the stream's, has position and count, and fits into a message", () => {
   const largest = { segment: 2 ** 32 - 1, entry: 2 ** 32 - 1 };
   const id = continuationDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, continuation: 1e6 }, largest);
-  expect(id).toBe(`turn:snapshot:${LOG}:4294967295/4294967295:1000000:4294967295/4294967295`);
+  expect(id).toBe(`continuation:snapshot:${LOG}:4294967295/4294967295:1000000:4294967295/4294967295`);
   expect(id.length).toBeLessThanOrEqual(128);
 });
 

@@ -3,7 +3,6 @@ import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
-import { RequestedJobs } from '../../src/functions/requested-jobs.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { writePolicy } from '../../src/retention/policies.ts';
@@ -11,8 +10,8 @@ import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retent
 import { clearStop, writeStop } from '../../src/snapshot/stop.ts';
 import { condemnedKey, SWEEP_KEY } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
-import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
-import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
+import { decodeJob, encodeJob, type Job, jobQueues } from '../../src/workers/jobs/job.ts';
+import { RequestedJobs } from '../../src/workers/sweep/requested-jobs.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import {
   type RequestedJobsNote,

@@ -24,7 +24,6 @@ export function snapshotCommand() {
 
 export function flushCommand() {
   return command('flush', 'Flush the newest snapshot: write its buffered edits into the tree, however few they are.')
-    .alias('compact')
     .argument('<log>', 'the log', parse.log)
     .addHelpText('after', examples('flush budget'))
     .action((log, options) =>

@@ -9,8 +9,14 @@ import { itemBytes } from '../../log/item-size.ts';
 import { indexOfKey, logOfKey } from '../../mapping/key-pattern.ts';
 import { asksAtIndex } from '../../mapping/mapped-division.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
-import { type DivideJob, jobMessage, logLabel, type SnapshotJob } from '../jobs/job.ts';
-import type { JobSender } from '../jobs/job-queues.ts';
+import {
+  type DivideJob,
+  type JobSender,
+  jobMessage,
+  logLabel,
+  type SnapshotJob,
+  streamDeduplicationId,
+} from '../jobs/job.ts';
 
 const utf8 = new TextEncoder();
 
@@ -90,15 +96,6 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
     deps.onSent?.(record, job);
   }
   return { batchItemFailures };
-}
-
-/**
- * The deduplication id of a snapshot job from the stream. It is equal for all copies of one
- * insertion. Jobs of a sweep or of `logfold resume` use another form, so that the queue never drops
- * them as copies.
- */
-export function streamDeduplicationId(job: SnapshotJob): string {
-  return `stream:${job.kind}:${logLabel(job.log)}:${job.position.segment}:${job.position.entry}`;
 }
 
 /**

@@ -14,15 +14,22 @@ import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { type DivideDeps, type DivideResult, divideLog } from '../divide/divide-log.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
-import { type Job, jobMessage, logLabel, messageKind, type SnapshotJob } from '../jobs/job.ts';
-import type { JobSender } from '../jobs/job-queues.ts';
+import {
+  continuationDeduplicationId,
+  dueDeduplicationId,
+  type Job,
+  type JobSender,
+  jobMessage,
+  logLabel,
+  type SnapshotJob,
+  streamDeduplicationId,
+} from '../jobs/job.ts';
 import { type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../snapshot/build-snapshot.ts';
 import { type FlushResult, flushSnapshot } from '../snapshot/flush-snapshot.ts';
 import { type RebuildResult, rebuildLog } from '../snapshot/rebuild-log.ts';
-import { streamDeduplicationId } from './route-stream-records.ts';
 
 export interface JobDeps
   extends SnapshotDeps,
@@ -137,7 +144,7 @@ export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
         const { continuation, since } = result;
         // The id has the start time, because another collection may begin while the queue remembers
         // this one.
-        await send({ ...job, continuation }, `turn:collect:${logLabel(job.log)}:${continuation}:${since}`);
+        await send({ ...job, continuation }, `continuation:collect:${logLabel(job.log)}:${continuation}:${since}`);
       }
       return result;
     }
@@ -162,32 +169,4 @@ export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
 function refuseIfTimeUp(error: unknown): { readonly outcome: 'refused'; readonly error: TimeUpError } {
   if (error instanceof TimeUpError) return { outcome: 'refused', error };
   throw error;
-}
-
-/** The deduplication id of a due job. It is equal each time that the job is found due. */
-export function dueDeduplicationId(job: Job): string {
-  return ['due', messageKind(job.kind), logLabel(job.log), ...placeOf(job)].join(':');
-}
-
-/** The deduplication id of a job from a sweep. It is equal only within one run of the sweep. */
-export function sweepDeduplicationId(run: string, job: Job): string {
-  return ['sweep', run, messageKind(job.kind), logLabel(job.log), ...placeOf(job)].join(':');
-}
-
-/**
- * The deduplication id of a continuation. It is equal if the run before was a duplicate. The
- * position alone is not enough: a run that finds its progress damaged may end at the same position
- * as an earlier one within the minutes that the queue remembers. The queue would then drop its
- * continuation.
- */
-export function continuationDeduplicationId(job: Job, reached: Position): string {
-  const count = 'continuation' in job ? job.continuation : 'announced' in job ? job.announced : undefined;
-  return ['turn', messageKind(job.kind), logLabel(job.log), ...placeOf(job), count ?? 0, formatPosition(reached)].join(
-    ':',
-  );
-}
-
-function placeOf(job: Job): (string | number)[] {
-  if ('position' in job) return [formatPosition(job.position)];
-  return 'segment' in job ? [job.segment] : [];
 }

@@ -1,7 +1,6 @@
 import { FEED_DIVISION, FEED_LOG } from '../../feed/feed-log.ts';
 import { asksAt } from '../../log/division-policy.ts';
-import { jobMessage, logLabel } from '../jobs/job.ts';
-import type { JobSender } from '../jobs/job-queues.ts';
+import { type JobSender, jobMessage, logLabel } from '../jobs/job.ts';
 import type { FeedWriter } from './feed-writer.ts';
 
 /**

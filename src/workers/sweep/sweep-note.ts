@@ -5,36 +5,46 @@ import type { BlobStore } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
 import { SWEEP_KEY } from '../../store/keys.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
-import { QUEUE_NAMES } from '../jobs/job-queues.ts';
+import { QUEUE_NAMES } from '../jobs/job.ts';
 
 /** The rest of a sweep, as an operator or a note gives it back. */
-export const sweepRestSchema = z.array(
-  z.union([z.literal(['beginning', 'end']), z.object({ log: logIdSchema(), segment: z.int().min(0).max(MAX_NUMBER) })]),
-);
+export const sweepRestSchema = z
+  .array(
+    z.union([
+      z.literal(['beginning', 'end']),
+      z.object({ log: logIdSchema(), segment: z.int().min(0).max(MAX_NUMBER) }),
+    ]),
+  )
+  .readonly();
 
 /**
  * The point at which to continue each part of the Segment table: at its beginning, after a segment,
  * or not at all. If all parts are at their end, only gc candidates remain.
  */
-export type SweepRest = Readonly<z.infer<typeof sweepRestSchema>>;
+export type SweepRest = z.infer<typeof sweepRestSchema>;
 
 const requestedJobs = z.object({
   queue: z.enum(QUEUE_NAMES),
   /** When a sweep sent the messages, in epoch seconds. */
   at: z.int().min(0),
   /** A short hash of each job. */
-  jobs: z.array(z.string()),
+  jobs: z.array(z.string()).readonly(),
 });
 
 const unknownQueue = z.string().refine((name) => !QUEUE_NAMES.some((known) => known === name));
 
 const schema = z.object({
   format: z.literal(1),
+  /** The point at which the next sweep continues; absent if the last one looked at all logs. */
   rest: sweepRestSchema.optional(),
-  /** The requested jobs, without those of queues that only a newer release has. */
-  asked: z
+  /**
+   * Jobs whose messages may still wait in a queue, without those of queues that only a newer
+   * release has.
+   */
+  requested: z
     .array(z.union([requestedJobs, z.object({ queue: unknownQueue }).transform(() => undefined)]))
-    .transform((asked) => asked.filter((each) => each !== undefined))
+    .transform((requested) => requested.filter((each) => each !== undefined))
+    .readonly()
     .optional(),
 });
 
@@ -44,12 +54,7 @@ type Document = z.infer<typeof schema>;
 export type RequestedJobsNote = Readonly<z.infer<typeof requestedJobs>>;
 
 /** A note from one sweep to the next. */
-export interface SweepNote {
-  /** The point at which the next sweep continues; undefined if the last one looked at all logs. */
-  readonly rest?: SweepRest | undefined;
-  /** Jobs whose messages may still wait in a queue. */
-  readonly requested?: readonly RequestedJobsNote[] | undefined;
-}
+export type SweepNote = Readonly<Omit<Document, 'format'>>;
 
 const OBJECT: JsonObject<Document> = {
   key: SWEEP_KEY,
@@ -82,14 +87,13 @@ export async function writeSweepNote(
     const kept = isMine ? requested : [...(present?.requested ?? []), ...requested];
     const next: Document = {
       format: 1,
-      ...(rest !== undefined && (isMine || present?.rest !== undefined) && { rest: [...rest] }),
-      ...(kept.length > 0 && { asked: [...kept] }),
+      ...(rest !== undefined && (isMine || present?.rest !== undefined) && { rest }),
+      ...(kept.length > 0 && { requested: kept }),
     };
     return isDeepStrictEqual(toNote(next), present) ? undefined : next;
   });
 }
 
-function toNote(document: Document | undefined): SweepNote | undefined {
-  if (document?.rest === undefined && document?.asked === undefined) return undefined;
-  return { rest: document.rest, requested: document.asked };
+function toNote({ rest, requested }: Partial<Document> = {}): SweepNote | undefined {
+  return rest === undefined && requested === undefined ? undefined : { rest, requested };
 }

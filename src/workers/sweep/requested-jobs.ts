@@ -1,9 +1,7 @@
 import { hash } from 'node:crypto';
-import type { LogId } from '../ids/log-id.ts';
-import { dueDeduplicationId } from '../workers/dispatch/run-job.ts';
-import type { Job } from '../workers/jobs/job.ts';
-import { type QueueName, queueOf } from '../workers/jobs/job-queues.ts';
-import type { RequestedJobsNote } from '../workers/sweep/sweep-note.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { dueDeduplicationId, type Job, QUEUE_OF, type QueueName } from '../jobs/job.ts';
+import type { RequestedJobsNote } from './sweep-note.ts';
 
 /** SQS takes up to a minute to count a message that was sent. */
 const COUNTED_SECONDS = 120;
@@ -76,7 +74,7 @@ export class RequestedJobs {
   holdsBack(job: Job): boolean {
     const id = idOf(job);
     this.#seen.add(id);
-    const queue = queueOf(job.kind);
+    const queue = QUEUE_OF[job.kind];
     const ofLog = (this.#ofLog[queue].get(job.log) ?? 0) + 1;
     this.#ofLog[queue].set(job.log, ofLog);
     if (this.#requested.has(id) || ofLog > JOBS_OF_ONE_LOG || this.#depths[queue] >= FULL_QUEUE) return true;
@@ -87,7 +85,7 @@ export class RequestedJobs {
 
   /** Remembers a job that was sent. */
   add(job: Job): void {
-    this.#requested.set(idOf(job), this.#requests[queueOf(job.kind)]);
+    this.#requested.set(idOf(job), this.#requests[QUEUE_OF[job.kind]]);
   }
 
   /**
