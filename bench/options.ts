@@ -5,12 +5,12 @@ import { textOf } from '../src/errors.ts';
 import { type Run, runSchema } from './measured.ts';
 
 /**
- * Parses a whole number from 1.
+ * Parses a whole number of at least 1.
  * @throws InvalidArgumentError if the text is something else
  */
 export function wholeNumber(text: string): number {
   const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 1) throw new InvalidArgumentError('Give a whole number from 1.');
+  if (!Number.isSafeInteger(number) || number < 1) throw new InvalidArgumentError('Give a whole number of at least 1.');
   return number;
 }
 

@@ -155,7 +155,7 @@ export function reservedTypes(settings: z.infer<typeof schema>): ReservedTypes {
 
 /**
  * How the items of the Entry table become entries; undefined if they are logfold's own.
- * @throws DeploymentInvalidError if the mapping is no JSON, has no known name or is invalid
+ * @throws DeploymentInvalidError if the mapping is neither JSON nor a known name, or is invalid
  */
 export function mappingOf({ MAPPING: text }: z.infer<typeof schema>): SchemaMapping | undefined {
   return fromParameter('Mapping', 'is invalid', () => readMapping(text));

@@ -19,7 +19,7 @@ const CACHE_BYTES = 16 * 2 ** 20;
 export interface FeedDeps {
   readonly dynamodb: DynamoDBClient;
   readonly blobs: BlobStore;
-  /** Those of the deployment, because its jobs also work on the feed. */
+  /** The deployment's reserved types, because its jobs also work on the feed. */
   readonly types: ReservedTypes;
   /** Receives the feed's divide jobs. */
   readonly queue: JobSender;

@@ -26,6 +26,7 @@ const BANNED_STARTS = [
   'what',
   'of',
   'whoever',
+  'th(?:at|ose) of',
   'where',
   // "That segment is open" is good English, "That a segment is open" is not.
   'that (?:an?|are|can|does|had|has|is|it|makes|may|must|no|takes|the|there|they|was|were|will|would)',

@@ -176,7 +176,7 @@ function entryTable({ cpuSeconds, loopSeconds, itemBytes }: BuildFigures): Table
       ['entries a second that one vCPU builds', formatCount(1 / cpuSeconds)],
       ['MB a second of these entries', formatDecimal(itemBytes / cpuSeconds / 1e6)],
       ['MB a second that one partition serves', formatDecimal(partitionBytes / 1e6)],
-      ['bytes of an item from which on the partition is the limit', formatCount(partitionBytes * cpuSeconds)],
+      ['bytes of an item from which the partition is the limit', formatCount(partitionBytes * cpuSeconds)],
     ],
   };
 }

@@ -31,7 +31,7 @@ export interface System {
 }
 
 export interface WarmEdits {
-  /** As {@link System.edit}. */
+  /** Like {@link System.edit}. */
   readonly edit: (entries: readonly CellEntry[]) => Promise<Usage>;
   close(): void;
 }

@@ -141,8 +141,8 @@ function describeView({ view, between }: DemoResult): string {
   const { rows, columns, fetched, tailEntries } = view;
   const size = `${rows.to - rows.from} rows by ${columns.to - columns.from} columns`;
   return [
-    `${size} took ${formatBytes(fetched.bytes)} from S3 in ${count(fetched.objects, 'object')}, including the root. The client fetched only`,
-    `those of the ${between.newerChunks} chunks that have these cells, or cells changed by the ${tailEntries} entries after the snapshot.`,
+    `${size} took ${formatBytes(fetched.bytes)} from S3 in ${count(fetched.objects, 'object')}, including the root. The client fetched`,
+    `only the chunks with these cells (out of ${between.newerChunks}), or with cells changed by the ${tailEntries} entries after the snapshot.`,
     '',
     table.toString(),
     '…',

@@ -65,7 +65,7 @@ export class ArchivedLogStore implements LogReader {
     return this.#tables.meaningOf?.(log);
   }
 
-  /** As {@link LogReader.entries}. The size of archived entries is the length of their lines. */
+  /** Like {@link LogReader.entries}. The size of archived entries is the length of their lines. */
   async *entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
     const pages = this.#tables.entries(log, range, options);
     const archived = (archive: Archive, from: number, to: number): AsyncIterable<Entry[]> =>

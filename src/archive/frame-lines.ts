@@ -70,7 +70,7 @@ export class FrameLines {
   /**
    * Decodes the entries with numbers from `from` up to but not including `to`, as far as the frame
    * has them. Checks that each of them is at its place.
-   * @throws ArchiveCorruptError, without place, if a line is no item, or that of another entry
+   * @throws ArchiveCorruptError, without place, if a line is not an item, or that of another entry
    * @throws the errors of `decoder.fromItem`
    */
   decode<T>(from: number, to: number, decoder: LineDecoder<T>): T[] {

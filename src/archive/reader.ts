@@ -135,8 +135,8 @@ export class Archive {
   }
 
   /**
-   * The items with numbers from `from` up to but not including `to`, ascending, one page per frame.
-   * Each page takes one request, or none if the frame was read recently.
+   * The items with numbers from `from` up to but not including `to`, in ascending order, one page
+   * per frame. Each page takes one request, or none if the frame was read recently.
    * @param onPage called for each page, with the length of its lines before compression
    * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
@@ -148,7 +148,7 @@ export class Archive {
   }
 
   /**
-   * As {@link items}, but decoded as entries.
+   * Like {@link items}, but decoded as entries.
    * @throws ItemInvalidError if the item of an entry is malformed
    */
   entries(from: number, to: number, onPage?: OnPage): AsyncGenerator<Entry[]> {

@@ -187,7 +187,7 @@ export const parse = {
   index: (text: string): number => {
     const index = Number(text);
     if (!/^\d+$/.test(text) || !Number.isSafeInteger(index)) {
-      throw new UsageError(`'${text}' is not a whole number from 0`);
+      throw new UsageError(`'${text}' is not a whole number of at least 0`);
     }
     return index;
   },

@@ -8,15 +8,15 @@ import { policyCommand } from './policy-options.ts';
 /** A command with the options of a retention policy and of a division policy. */
 export function dividingCommand(name: string, description: string) {
   return policyCommand(name, description)
-    .option('--snapshot-every-entries <n>', 'append a Snapshot entry after so many entries', parse.count)
-    .option('--snapshot-every-bytes <n>', 'append a Snapshot entry after so many bytes of entries', parse.count)
+    .option('--snapshot-every-entries <n>', 'append a Snapshot entry after this many entries', parse.count)
+    .option('--snapshot-every-bytes <n>', 'append a Snapshot entry after this many bytes of entries', parse.count)
     .option(
       '--snapshot-every-minutes <n>',
-      'append a Snapshot entry so many minutes after a change; only a sweep looks at the time',
+      'append a Snapshot entry this many minutes after a change; only a sweep looks at the time',
       parse.count,
     )
-    .option('--segment-every-entries <n>', 'start a new segment after so many entries', parse.count)
-    .option('--segment-every-bytes <n>', 'start a new segment after so many bytes of entries', parse.count);
+    .option('--segment-every-entries <n>', 'start a new segment after this many entries', parse.count)
+    .option('--segment-every-bytes <n>', 'start a new segment after this many bytes of entries', parse.count);
 }
 
 export interface DivisionOptions {

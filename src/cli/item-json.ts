@@ -43,5 +43,5 @@ function keyAttribute(name: string, value: unknown): Item[string] {
     if (type === 'N') return { N: content };
     if (type === 'B') return { B: new Uint8Array(Buffer.from(content, 'base64')) };
   }
-  throw new UsageError(`'${name}' is no text, number or binary`, { advice: KEY_ADVICE });
+  throw new UsageError(`'${name}' is not a text, a number or a binary`, { advice: KEY_ADVICE });
 }

@@ -72,7 +72,7 @@ function read(json: Json, depth: number): Value {
   if (value !== undefined) return value;
   // A text of the whole object may be too deep to make.
   const shown = typeof content === 'object' ? '…' : JSON.stringify(content).slice(0, 100);
-  throw new ValueUnsupportedError(`{${JSON.stringify(form)}:${shown}} is no value`, {
+  throw new ValueUnsupportedError(`{${JSON.stringify(form)}:${shown}} is not a value`, {
     advice: `Write an object whose only name starts with $ as {"$object":{…}}; ${Object.keys(FORMS).join(', ')} have a meaning`,
   });
 }

@@ -202,7 +202,7 @@ function isStream(fd: number): boolean {
 /**
  * Makes an error for a file or stream that cannot be written.
  * @param name its name in the message
- * @returns the cause itself if it is no system error, or if the reader closed the stream
+ * @returns the cause itself if it is not a system error, or if the reader closed the stream
  */
 export function outputFailed(name: string, cause: unknown): unknown {
   if (!isSystemError(cause) || isBrokenPipe(cause)) return cause;

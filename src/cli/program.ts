@@ -39,7 +39,7 @@ export function makeProgram(): Command {
     .description('Snapshots for event logs in DynamoDB.')
     .addHelpText(
       'after',
-      '\nTo try it on this machine, run logfold create --local data, then logfold work --local data beside other commands.',
+      '\nTo try it on this machine, run logfold create --local data, then logfold work --local data alongside other commands.',
     )
     .version(packageVersion(), '--version', 'print the version')
     .exitOverride();

@@ -83,9 +83,9 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
 const REVISIONS_ID = /^.{14}8/;
 
 /**
- * The time with which to write a Snapshot entry or to start a segment by hand: the present by
- * default. In a log of revisions it is that of the newest entry. The entries have the times of a
- * stream's records, which come late, and must not seem older than what is written now.
+ * The time with which to write a Snapshot entry or to start a segment by hand: now by default. In a
+ * log of revisions it is the time of the newest entry. The entries have the times of a stream's
+ * records, which come late, and must not seem older than what is written now.
  */
 export async function manualTime(
   stores: SnapshotStores & { readonly types: ReservedTypes; readonly reducer: Reducer },

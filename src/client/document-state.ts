@@ -80,8 +80,8 @@ export class DocumentState {
   /**
    * The cells of a rectangle, row by row; null for an empty cell. Downloads the chunks that it
    * needs in parallel.
-   * @throws UsageError if the state is no sheet, or the rectangle is outside of the sheet or larger
-   * than 1,000,000 cells
+   * @throws UsageError if the state is not a sheet, or the rectangle is outside of the sheet or
+   * larger than 1,000,000 cells
    */
   async view(rectangle: Rectangle): Promise<Value[][]> {
     if (!foldsSheets(this.#reducer)) {

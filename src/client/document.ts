@@ -73,7 +73,7 @@ export class Document {
   }
 
   /**
-   * The present state, with the pending entries. The same object until the content changes. An
+   * The current state, with the pending entries. The same object until the content changes. An
    * append without a listener may replace it by an equal state.
    */
   get state(): DocumentState {
@@ -141,7 +141,7 @@ export class Document {
    * listener throws becomes an uncaught error of the process or page; it disturbs neither the
    * document nor other listeners.
    * @returns a function that removes the listener
-   * @throws UsageError if the listener is no function
+   * @throws UsageError if the listener is not a function
    */
   readonly subscribe = (listener: () => void): (() => void) => this.#visible.subscribe(listener);
 
@@ -161,8 +161,8 @@ export class Document {
 
   /**
    * Appends one or several entries in one request, all or nothing, and applies them. They come
-   * directly after the last entry of the log: if others appended meanwhile, the document first
-   * reads and folds their entries. While others are faster, it waits and tries again, for two
+   * directly after the last entry of the log: if others appended in the meantime, the document
+   * first reads and folds their entries. While others are faster, it waits and tries again, for two
    * minutes at least.
    * @param options with `after: document.newest`, the entries are appended only if no application
    * entry follows those that the document has read
@@ -253,7 +253,7 @@ export class Document {
   /**
    * The state at a moment of the past, also in archived segments: before the entry at a position,
    * or after all entries up to a time, to the second. If the times of entries go back, it is the
-   * state at one of the places where they pass the time. Pending entries are no part of it.
+   * state at one of the places where they pass the time. Pending entries are not part of it.
    * @throws EntryNotFoundError if the log has no such position, or its entries have expired
    * @throws PositionInvalidError, UsageError if it is neither a position nor a valid date
    * @throws any error that stops a log, also after a bad entry at which the document has stopped
@@ -266,7 +266,7 @@ export class Document {
   /**
    * The differences between two moments: see {@link DocumentState.diff}. Both states are loaded
    * when the iteration begins.
-   * @param after by default the present state, with the pending entries
+   * @param after by default the current state, with the pending entries
    * @throws the errors of {@link at}
    */
   async *diff(before: Moment, after?: Moment): AsyncGenerator<StateChange, undefined> {
@@ -277,7 +277,7 @@ export class Document {
 
   /**
    * The values that a place has had, oldest first: a key of a map, a cell or row of a sheet, or an
-   * item of a collection. Pending entries are no part of it. The history of a cell begins when its
+   * item of a collection. Pending entries are not part of it. The history of a cell begins when its
    * row or column was inserted.
    *
    * If the reducer keeps its history (see {@link withHistory}), requests grow with the answer.
@@ -292,7 +292,7 @@ export class Document {
     return readHistory(this.#deps, { log: this.log, nodes: folder.nodes, ...confirmed }, { ...options, place });
   }
 
-  /** A map of the present state, for reads by key and by range. */
+  /** A map of the current state, for reads by key and by range. */
   map(name: string): FrozenMap {
     return this.state.map(name);
   }

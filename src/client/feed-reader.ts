@@ -33,7 +33,7 @@ export interface FeedItem {
   /** As `logs.client.query` returns it; Snapshot and End Segment entries too. */
   readonly entry: Entry;
   /**
-   * Decodes the body, and loads it if it lies in the bucket; null if there is none. Snapshot and
+   * Decodes the body, and loads it if it is in the bucket; null if there is none. Snapshot and
    * End Segment entries have none: a complete Snapshot entry carries a root instead. Throws the
    * errors of a body that cannot be read, so that such an entry stops only those who need its body.
    */
@@ -133,9 +133,9 @@ export class FeedReader {
   }
 
   /**
-   * The position at which a reader begins that wants everything from a position on: the same one,
-   * or the newest restart after it, since all entries come again there. Looks for a restart only
-   * if the feed has a snapshot after the position: a reader that is closer to the end meets it
+   * The position at which a reader begins that wants everything from a position onward: the same
+   * one, or the newest restart after it, since all entries come again there. Looks for a restart
+   * only if the feed has a snapshot after the position: a reader that is closer to the end meets it
    * soon.
    */
   async startFrom(position: Position): Promise<Position> {
@@ -153,7 +153,7 @@ export class FeedReader {
 
   /**
    * The newest restart of the feed after a position; undefined if there is none. Reads all entries
-   * of the feed from there on.
+   * of the feed from there.
    */
   async restartAfter(position: Position): Promise<Position | undefined> {
     let restart: Position | undefined;
@@ -213,7 +213,7 @@ export class FeedReader {
   }
 
   /**
-   * The spans of pages of the feed, from a place on.
+   * The spans of pages of the feed, from a place onward.
    * @param read called after each entry of the feed
    */
   async *#spans(

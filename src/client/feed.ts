@@ -67,9 +67,10 @@ export class Feed {
   }
 
   /**
-   * Reads the feed from a checkpoint on. Requests entries ahead, up to a fixed amount of memory.
-   * @throws CheckpointInvalidError if `from` is no checkpoint; reading throws it if the feed ends
-   * before it
+   * Reads the feed from a checkpoint onward. Requests entries ahead, up to a fixed amount of
+   * memory.
+   * @throws CheckpointInvalidError if `from` is not a checkpoint; reading throws it if the feed
+   * ends before it
    * @throws UsageError if another option is invalid
    */
   read(options: FeedReadOptions = {}): AsyncGenerator<FeedItem, undefined> {
@@ -85,8 +86,8 @@ export class Feed {
    *
    * One member of a group works at a time. With `follow`, the others wait for it. A member that is
    * killed keeps its lease for a minute, and for six if its clock was wrong.
-   * @throws CheckpointInvalidError if `from` is no checkpoint. Reading throws it if the feed ends
-   * before it and the group is new
+   * @throws CheckpointInvalidError if `from` is not a checkpoint. Reading throws it if the feed
+   * ends before it and the group is new
    * @throws UsageError if the name of the group or another option is invalid. Reading throws
    * FeedGroupBusyError if another member works and this one does not wait, or if another member
    * took over since this one did not ask for the next item for 15 minutes
@@ -253,7 +254,7 @@ interface Batch {
   readonly after: FeedPlace;
 }
 
-/** Batches of so many items, and fewer before an end. */
+/** Batches of this many items, and fewer before an end. */
 async function* inBatches(read: AsyncIterable<PlacedItem | FeedEnd>, size: number): AsyncGenerator<Batch | FeedEnd> {
   let items: FeedItem[] = [];
   let last: FeedPlace | undefined;

@@ -133,7 +133,7 @@ export class Follower {
 
   /**
    * Appends entries directly after the last entry of the log, and folds them. Folds them first: an
-   * entry that the reducer rejects is not appended. If others appended meanwhile, reads their
+   * entry that the reducer rejects is not appended. If others appended in the meantime, reads their
    * entries, waits and tries again, unless `after` is given. After a lost answer, looks for the
    * entries in the log.
    * @param sleep waits for a time in milliseconds, or throws to give up
@@ -238,7 +238,7 @@ export class Follower {
     return this.#deps.client.addEntries(this.log, entries, { ...options, after, ...(snapshot && { snapshot }) });
   }
 
-  /** Loads the newest snapshot and the entries since, in place of the present state. */
+  /** Loads the newest snapshot and the entries since, in place of the current state. */
   async #reload(): Promise<void> {
     const { store, types, now } = this.#deps;
     const startedMs = now();
@@ -266,7 +266,7 @@ export class Follower {
     this.#read({ state, end, badEntry }, last, startedMs);
   }
 
-  /** As {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
+  /** Like {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
   async #readTo(to: Position | 'end'): Promise<void> {
     try {
       await this.#readOn({ to });
@@ -362,7 +362,7 @@ export class Follower {
     return queryNewerSnapshot(store, this.log, await queryNewestSegments(store, this.log), standsOn);
   }
 
-  /** Forks at a newer snapshot, unless its entry lies beyond the entries that were read. */
+  /** Forks at a newer snapshot, unless its entry is beyond the entries that were read. */
   #heardOf(snapshot: CompletedSnapshot): void {
     if (this.#tail.fork(snapshot)) this.#forked();
   }

@@ -34,7 +34,7 @@ const MAX_RENEWALS = 45;
 const RETRY_MS = 5_000;
 /** How far clocks of members may differ, in milliseconds. No lease counts that ends later. */
 const CLOCK_ERROR_MS = 5 * 60_000;
-/** The place is saved after so many items, or after this time in milliseconds. */
+/** The place is saved after this many items, or after this time in milliseconds. */
 const [SAVE_ITEMS, SAVE_MS] = [1_000, 5_000];
 
 /** The member of a consumer group that works: it has the lease, and saves the place. */
@@ -90,7 +90,7 @@ export class GroupMember {
       if (otherwise !== 'wait') {
         const isFree = otherwise === 'take over' || (over === undefined && isOver(lease, now));
         if (!isFree) throw busy(group, lease);
-        // If its member renews the lease meanwhile, it is another one.
+        // If its member renews the lease in the meantime, it is another one.
         over = lease;
         continue;
       }

@@ -26,7 +26,7 @@ export interface PlaceKeys {
 
 /**
  * The keys of a place, as a state has them.
- * @throws UsageError if it is no place, or if the reducer folds neither sheets nor collections
+ * @throws UsageError if it is not a place, or if the reducer folds neither sheets nor collections
  */
 export async function keysOfPlace(place: HistoryPlace, draft: ReducerDraft, reducer: Reducer): Promise<PlaceKeys> {
   if ('map' in place && typeof place.map === 'string' && isKey(place.key)) return { keys: place };

@@ -58,9 +58,10 @@ function checkOptions({ place, ...options }: HistoryRequest): void {
   checkOptionNames('history', options, ['at', 'limit'] satisfies (keyof HistoryOptions)[]);
   const { limit } = options;
   if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 1)) {
-    throw new UsageError(`the limit ${limit} is not a whole number from 1 on`);
+    throw new UsageError(`the limit ${limit} is not a whole number of at least 1`);
   }
-  if (typeof place !== 'object' || place === null) throw new UsageError(`${String(place)} is no place with a history`);
+  if (typeof place !== 'object' || place === null)
+    throw new UsageError(`${String(place)} is not a place with a history`);
 }
 
 /**

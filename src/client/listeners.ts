@@ -6,10 +6,10 @@ export interface Observable<T> {
    * Calls the listener after each change. An error that a listener throws becomes an uncaught error
    * of the process or page; it disturbs neither the observable nor other listeners.
    * @returns a function that ends the calls
-   * @throws UsageError if the listener is no function
+   * @throws UsageError if the listener is not a function
    */
   subscribe(listener: () => void): () => void;
-  /** The present value: the same object until the next change. */
+  /** The current value: the same object until the next change. */
   getSnapshot(): T;
 }
 
@@ -40,10 +40,10 @@ export class Listeners {
 
 /**
  * Checks what an application gave as a function.
- * @throws UsageError if the value is no function
+ * @throws UsageError if the value is not a function
  */
 export function checkFunction(name: string, value: unknown): void {
-  if (typeof value !== 'function') throw new UsageError(`the ${name} is no function, but ${String(value)}`);
+  if (typeof value !== 'function') throw new UsageError(`the ${name} is not a function, but ${String(value)}`);
 }
 
 /** Calls a function of the application. An error that it throws becomes an uncaught error. */

@@ -60,6 +60,6 @@ export function checkDocumentOptions(log: unknown, options: DocumentOptions): vo
   checkOptionNames('reloadAfter', reloadAfter, ['entries', 'segments']);
   for (const [name, limit] of Object.entries<unknown>(reloadAfter)) {
     if (limit === undefined || (Number.isSafeInteger(limit) && Number(limit) >= 0)) continue;
-    throw new UsageError(`'${name}' of reloadAfter is ${String(limit)}, not a whole number from 0 on`);
+    throw new UsageError(`'${name}' of reloadAfter is ${String(limit)}, not a whole number of at least 0`);
   }
 }

@@ -40,7 +40,7 @@ export class PastState extends DocumentState {
 
 /**
  * The position of a moment. Takes no request if the moment is a position, which need not exist.
- * @throws PositionInvalidError if it is an object that is no position
+ * @throws PositionInvalidError if it is an object that is not a position
  * @throws UsageError if it is neither a position nor a valid date
  * @throws the errors of {@link positionAtTime}
  */

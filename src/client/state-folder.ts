@@ -84,8 +84,8 @@ export class StateFolder {
   }
 
   /**
-   * As {@link fold}, for entries that are not in the log. The reducer first validates each of them
-   * on the state before it.
+   * Like {@link fold}, for entries that are not in the log. The reducer first validates each of
+   * them on the state before it.
    */
   async foldNew(state: State, entries: readonly Entry[]): Promise<State> {
     if (this.#reducer.validate === undefined) return this.fold(state, entries);

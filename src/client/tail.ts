@@ -60,7 +60,7 @@ export class Tail {
   }
 
   /**
-   * Moves onto a newer complete snapshot, unless its entry lies beyond the entries that were read.
+   * Moves onto a newer complete snapshot, unless its entry is beyond the entries that were read.
    * @returns whether the tail moved
    */
   fork(snapshot: CompletedSnapshot): boolean {
@@ -102,7 +102,7 @@ export interface LoadedTail {
 }
 
 /**
- * Loads the newest snapshot of a log, and the entries from there on, up to a bad one if the load
+ * Loads the newest snapshot of a log, and the entries from there, up to a bad one if the load
  * stops there. Throws the errors of {@link loadState}.
  * @param earlier folds the states before, which the new folder does not hold
  */

@@ -34,7 +34,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * Calls `refresh` again and again until it is stopped. The interval grows while `refresh` returns
  * false or fails. Half of each interval is random, so that many clients do not read in step.
  * @returns a function that stops
- * @throws UsageError if an interval is invalid or `onError` is no function
+ * @throws UsageError if an interval is invalid or `onError` is not a function
  */
 export function watch(refresh: () => Promise<boolean>, deps: WatchDeps, options: WatchOptions): () => void {
   const names = ['intervalMs', 'maxIntervalMs', 'onError'] satisfies (keyof WatchOptions)[];

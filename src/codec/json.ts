@@ -26,7 +26,7 @@ export function parseJson(text: string): unknown {
 export type Reviver = (this: unknown, name: string, value: unknown, context?: unknown) => unknown;
 
 /**
- * As {@link parseJson}, with a reviver. `this` of the reviver may have other names.
+ * Like {@link parseJson}, with a reviver. `this` of the reviver may have other names.
  * @throws SyntaxError if the text is not JSON
  * @throws the errors of the reviver
  */

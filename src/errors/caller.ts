@@ -15,7 +15,7 @@ export class PositionInvalidError extends UsageError {
   override readonly code = 'POSITION_INVALID';
 }
 
-/** A number is not a checkpoint of the feed, or lies after its end. */
+/** A number is not a checkpoint of the feed, or is after its end. */
 export class CheckpointInvalidError extends UsageError {
   override readonly code = 'CHECKPOINT_INVALID';
 }

@@ -5,7 +5,7 @@ import type { Observable } from '../client/listeners.ts';
 export type { Observable } from '../client/listeners.ts';
 
 /**
- * The present value of a document, or of one of its observables such as `document.pendingList`. The
+ * The current value of a document, or of one of its observables such as `document.pendingList`. The
  * component renders again when the value changes.
  */
 export function useDocument<T>(document: Observable<T>): T {

@@ -3,7 +3,7 @@ import type { Position } from '../ids/position.ts';
 
 /** A place in the feed: everything before it is done. */
 export interface FeedPlace {
-  /** That of the entry of the feed whose items are not all done. */
+  /** The checkpoint of the feed's first entry whose items are not all done. */
   readonly checkpoint: number;
   /** The items of that entry that are done; absent if none is. */
   readonly within?: SpanPlace | undefined;

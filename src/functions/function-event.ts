@@ -46,7 +46,7 @@ export type FeedEvent =
       readonly spans: number;
       /** The end of the feed. */
       readonly checkpoint: number;
-      /** Those of them that the stream should have fed, if a sweep did. */
+      /** The spans that the stream should have fed, if a sweep did. */
       readonly missed?: number;
     }
   /**
@@ -67,13 +67,13 @@ export type JobEvent =
       readonly lag: SnapshotLag | undefined;
     }
   /**
-   * A message is no job, or its job failed. SQS delivers it again or moves it to the dead-letter
+   * A message is not a job, or its job failed. SQS delivers it again or moves it to the dead-letter
    * queue.
    */
   | {
       readonly kind: 'failed';
       readonly delivery: Delivery;
-      /** Undefined if the message is no job. */
+      /** Undefined if the message is not a job. */
       readonly job: Job | undefined;
       readonly error: unknown;
     }

@@ -25,13 +25,15 @@ export interface JobsFunctionDeps {
    */
   readonly jobs: () => Promise<JobDeps>;
   readonly report: (event: JobEvent) => void;
-  /** Hides a message for so many milliseconds from now. Absent if the caller manages visibility. */
+  /**
+   * Hides a message for this many milliseconds from now. Absent if the caller manages visibility.
+   */
   readonly changeVisibility?: (receipt: string, visibilityMs: number) => Promise<void>;
 }
 
 /**
  * Makes the function that runs the jobs of SQS messages, of any kind. After a failure it fails the
- * rest of the batch too, which keeps the order of jobs. A message that is no job also fails. Its
+ * rest of the batch too, which keeps the order of jobs. A message that is not a job also fails. Its
  * retries have no pause, because the jobs of its log wait for it until it reaches the
  * dead-letter queue.
  *

@@ -51,7 +51,7 @@ export function parsePosition(text: string): Position {
 /**
  * Checks a position that a caller gave.
  * @param parameter its name, and the log for the error
- * @throws PositionInvalidError if it is no position
+ * @throws PositionInvalidError if it is not a position
  */
 export function checkPosition(
   given: unknown,
@@ -60,7 +60,7 @@ export function checkPosition(
   if (typeof given === 'object' && given !== null && 'segment' in given && 'entry' in given) {
     if (isNumber(given.segment) && isNumber(given.entry)) return;
   }
-  throw new PositionInvalidError(`\`${parameter.name}\` is no position`, {
+  throw new PositionInvalidError(`\`${parameter.name}\` is not a position`, {
     log: parameter.log,
     advice: `Give { segment, entry } with whole numbers from 0 to ${MAX_NUMBER}; parsePosition reads text such as '0/17'`,
   });

@@ -208,7 +208,7 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
 }
 
 const NO_TEXT_IDS =
-  'the partition key is Binary and no text in UTF-8, such as the bytes of a UUID; the id of a log is text';
+  'the partition key is Binary and not UTF-8 text, such as the bytes of a UUID; the id of a log is text';
 
 /** Whether the partition keys of most items of a kind are text, which may be the id of a log. */
 function hasTextIds({ partition }: TableKeys, { items }: ItemKind): boolean {

@@ -83,7 +83,7 @@ export class BatchDelivery {
     }
   }
 
-  /** Calls the handler. Returns how many records from the front on were handled. */
+  /** Calls the handler. Returns how many records from the front were handled. */
   async #handle(records: readonly StreamRecord[]): Promise<{ handled: number; cause?: unknown }> {
     try {
       const { batchItemFailures } = await this.#options.handler(records);

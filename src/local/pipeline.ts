@@ -34,7 +34,7 @@ const MAX_RECEIVES = 5;
 const MAX_WAITING_JOBS = 1000;
 /** How long a worker holds a job that it does not finish, in milliseconds. */
 const VISIBILITY_MS = 60_000;
-/** Those of the deployed event source mappings, with fewer retries. */
+/** The settings of the deployed event source mappings, with fewer retries. */
 const SETTINGS = { batchSize: 1000, maximumRetryAttempts: 10, bisectBatchOnFunctionError: true };
 const COMMIT_EVERY_MS = 200;
 const IDLE_POLL_MS = 20;
@@ -47,7 +47,7 @@ export type PipelineEvent =
   | RevisionsEvent
   | Extract<JobEvent, { readonly kind: 'job' }>
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
-  /** A job was given up after so many tries. */
+  /** A job was given up after this many tries. */
   | { readonly kind: 'dead'; readonly message: ReceivedMessage; readonly tries: number; readonly error: unknown }
   | { readonly kind: 'discarded'; readonly batch: DiscardedBatch }
   | { readonly kind: 'trimmed'; readonly trimmed: TrimmedRecords };
@@ -185,7 +185,7 @@ class Places {
     this.#queue = queue;
   }
 
-  /** Remembers the present position, before more jobs are sent. */
+  /** Remembers the current position, before more jobs are sent. */
   note(): void {
     // Nothing may run between these two: a handler sends the jobs of a record, then the position
     // passes the record.

@@ -52,7 +52,7 @@ export interface AddedEntries {
  *
  * After any other error, such as a lost connection, the entries may have been appended.
  * @throws UsageError if an entry or the options are malformed, or a file does not exist
- * @throws PositionInvalidError if `after` or `snapshot` is no position
+ * @throws PositionInvalidError if `after` or `snapshot` is not a position
  * @throws ValueUnsupportedError if a body or metadata cannot be stored
  * @throws TooLargeError if one request cannot carry the entries, metadata is too large, or the
  * segment is full
@@ -142,7 +142,7 @@ export async function append(
 /**
  * Checks the options of an append, so that no condition is ignored.
  * @throws UsageError if they are not an object
- * @throws PositionInvalidError if `after` or `snapshot` is no position
+ * @throws PositionInvalidError if `after` or `snapshot` is not a position
  */
 export function checkAppendOptions(log: LogId, options: AppendOptions, others: readonly string[] = []): void {
   if (typeof options !== 'object' || options === null) {

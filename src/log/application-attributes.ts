@@ -24,7 +24,7 @@ export const MAX_UPDATED_ATTRIBUTES = 100;
 export interface AttributeChange {
   /** Values of new and existing attributes. */
   readonly set?: EntryAttributes;
-  /** Attributes to remove; a missing one is no error. */
+  /** Attributes to remove; a missing one is not an error. */
   readonly remove?: readonly string[];
   /** Values that attributes must have before; undefined if an attribute must be absent. */
   readonly if?: { readonly [name: string]: Value | undefined };
@@ -32,7 +32,7 @@ export interface AttributeChange {
 
 export type AttributeAnswer =
   | { readonly updated: true }
-  /** A value of `if` differs from the present one. Nothing was changed. */
+  /** A value of `if` differs from the current one. Nothing was changed. */
   | { readonly updated: false; readonly attributes: EntryAttributes };
 
 /**

@@ -136,7 +136,7 @@ export function plainItem(item: StoredItem, names: readonly string[] = Object.ke
   return Object.fromEntries(entries);
 }
 
-/** Every whole number with so many digits is exact. */
+/** Every whole number with this many digits is exact. */
 export const EXACT_DIGITS = 15;
 
 /** The number of a text of decimal digits, rounded beyond 2^53; undefined for any other text. */

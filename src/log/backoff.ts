@@ -36,7 +36,7 @@ export interface RetryOptions extends AttemptOptions {
   readonly retryable: (error: unknown) => boolean;
 }
 
-/** The longest wait after so many failures in a row, at least 1, in milliseconds. */
+/** The longest wait after this many failures in a row, at least 1, in milliseconds. */
 export function backoffMs({ baseMs, capMs }: Backoff, failures: number): number {
   return Math.min(capMs, baseMs * 2 ** (failures - 1));
 }

@@ -48,8 +48,8 @@ export function encodeBody(value: Value): Uint8Array {
  * text starts with an ASCII character. In MessagePack, a first byte below 0x80 is a small integer
  * and the whole document. So several bytes that start below 0x80 are JSON, and all other bytes are
  * MessagePack. Numbers in JSON are doubles, as in `JSON.parse`.
- * @throws BodyUndecodableError, without a position, if the body has no such format or is no {@link
- * Value}
+ * @throws BodyUndecodableError, without a position, if the body has no such format or is not a
+ * {@link Value}
  */
 export function decodeBody(stored: StoredBody): Value {
   if (stored.format === 'native') return stored.value;

@@ -124,7 +124,7 @@ export class LogClient {
   }
 
   /**
-   * Decodes the body of an entry, and loads it if it lies in the bucket; null if there is none.
+   * Decodes the body of an entry, and loads it if it is in the bucket; null if there is none.
    * Snapshot and End Segment entries have none. Throws the errors of {@link loadBody}.
    */
   async loadBody(entry: Entry): Promise<Value> {

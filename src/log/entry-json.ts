@@ -54,7 +54,7 @@ const SHARED_BYTES = 4 * 1024;
  * form ends the read, since speed matters only here.
  */
 class CommonEntries {
-  /** The attributes of the present item that are one string each. */
+  /** The attributes of the current item that are one string each. */
   readonly #strings: StringAttribute[] = [];
   /** The same by the letter of their names. Other letters have no place here. */
   readonly #byLetter: (StringAttribute | undefined)[] = Array.from({ length: LETTERS }, () => undefined);

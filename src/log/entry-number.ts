@@ -31,8 +31,8 @@ export function numberAfter(before: number | undefined, type: string, types: Res
  * Takes three requests if the entry is in the newest segment and only the first entry there is a
  * Snapshot entry. Each doubling of the number of segments, or of Snapshot entries in the segment,
  * takes one more.
- * @throws UsageError if the number is not a whole number from 1 on, or the entry may exist but the
- * entries there have no numbers
+ * @throws UsageError if the number is not a whole number of at least 1, or the entry may exist but
+ * the entries there have no numbers
  * @throws EntryNotFoundError if the number is beyond the log's end, or the entry has expired and is
  * in no archive
  * @throws the errors of {@link queryNewest}
@@ -41,7 +41,7 @@ export async function positionOfNumber(source: Source, log: LogId, number: numbe
   if (!Number.isSafeInteger(number) || number < 1) {
     throw new UsageError(`${String(number)} is not the number of an entry`, {
       log,
-      advice: 'Give a whole number from 1 on, the number of the first entry of the application',
+      advice: 'Give a whole number of at least 1, the number of the first entry of the application',
     });
   }
   const newest = await queryNewest(source, log, CONSISTENT);

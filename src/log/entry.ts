@@ -29,7 +29,7 @@ export interface EntryMetadata {
 export interface ClientMutation {
   /** Names the client; 1 to 256 UTF-16 code units. */
   readonly client: string;
-  /** A whole number from 1 on. A client numbers its mutations in ascending order. */
+  /** A whole number of at least 1. A client numbers its mutations in ascending order. */
   readonly mutation: number;
 }
 
@@ -146,7 +146,7 @@ export const RESERVED_VERSION = 1;
  * Converts a clock's time to epoch seconds, as items store it. Every writer uses this function:
  * readers refuse an item with an invalid time, which stops its log.
  * @param nowMs epoch milliseconds
- * @throws ClockInvalidError if the time is before 1970 or is no number
+ * @throws ClockInvalidError if the time is before 1970 or is not a number
  */
 export function epochSeconds(nowMs: number): number {
   const seconds = Math.floor(nowMs / 1000);

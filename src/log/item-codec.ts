@@ -278,7 +278,7 @@ function readSchedule(reader: ItemReader, { F, K, J }: StoredItem): Schedule | u
 /**
  * Decodes several items.
  * @param onInvalid called for each malformed item, which is skipped
- * @param besideEntries whether entries lie in the same table; they are passed over
+ * @param besideEntries whether entries are in the same table; they are passed over
  * @throws ItemInvalidError if an item is malformed and `onInvalid` is undefined
  */
 export function* decodeSegments(

@@ -19,7 +19,7 @@ export const storedItems: ItemDecoder<StoredItem> = {
   fromItem: (item) => item,
 };
 
-/** As {@link storedItems}, but a general parser reads them all. */
+/** Like {@link storedItems}, but a general parser reads them all. */
 export const parsedItems: ItemDecoder<StoredItem> = {
   fromJson: (json) => {
     throw json.unknown();

@@ -34,8 +34,8 @@ export interface SnapshotSearch {
 }
 
 /**
- * As {@link findSnapshot}. It passes over a Last Snapshot that another program wrote. The segment's
- * first entry is a Snapshot entry, and its snapshot may be the only one that is left.
+ * Like {@link findSnapshot}. It passes over a Last Snapshot that another program wrote. The
+ * segment's first entry is a Snapshot entry, and its snapshot may be the only one that is left.
  * @param lookBack searches other snapshots of the position's segment if its Last Snapshot is after
  * the position
  */
@@ -114,8 +114,8 @@ export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment
 }
 
 /**
- * The Last Snapshot of a segment, if another program wrote it: it is no entry number, the entry
- * that it names carries no root of logfold, or it lies beyond the segment's last entry. Undefined
+ * The Last Snapshot of a segment, if another program wrote it: it is not an entry number, the entry
+ * that it names carries no root of logfold, or it is beyond the segment's last entry. Undefined
  * if there is none, and if the entry is missing, which tells nothing: it may have left the table.
  * Takes one request if Last Snapshot is a number, and another one if its entry is missing.
  * @throws SourceChangedError if a mapped log lacks the entry that Last Snapshot names

@@ -118,7 +118,7 @@ export interface SegmentReader {
 
   getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined>;
 
-  /** All segments of one log, ascending; eventually consistent by default. */
+  /** All segments of one log, in ascending order; eventually consistent by default. */
   segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment>;
 
   /**
@@ -140,11 +140,11 @@ export interface EntryReader {
 
   getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined>;
 
-  /** Entries of a range, ascending, page by page. */
+  /** Entries of a range, in ascending order, page by page. */
   entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncIterable<Entry[]>;
 
   /**
-   * As {@link entries}, but each item as it is stored, with the attributes that other programs
+   * Like {@link entries}, but each item as it is stored, with the attributes that other programs
    * added.
    */
   items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncIterable<StoredItem[]>;
@@ -203,7 +203,7 @@ export interface EntryAppender {
   /**
    * Changes attributes of an entry if they are as expected and the entry's segment is open: one
    * transaction also checks that the next segment does not exist.
-   * @returns undefined after the change; the present item if it differs from `expected`
+   * @returns undefined after the change; the current item if it differs from `expected`
    * @throws SegmentClosedError if the next segment exists
    * @throws EntryNotFoundError if the entry does not exist
    * @throws TooLargeError if the item becomes larger than DynamoDB allows
@@ -236,7 +236,7 @@ export interface SnapshotPublisher extends ForeignRemover {
    * Writes a root onto a Snapshot entry that has no body.
    * @param id that of the entry, if it has one: another entry at its position gets no root
    * @returns the reference that the entry carries afterwards: the given one, or an earlier one,
-   * even of another program; undefined if the entry carries a body that is no reference
+   * even of another program; undefined if the entry carries a body that is not a reference
    * @throws EntryNotFoundError if the entry does not exist
    * @throws TooLargeError if an inline root makes the item larger than DynamoDB allows
    */
@@ -306,7 +306,8 @@ export interface SegmentLifecycle extends ForeignRemover {
   setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean>;
 
   /**
-   * Deletes entries of one segment, at most {@link MAX_BATCH_ITEMS}. A missing entry is no error.
+   * Deletes entries of one segment, at most {@link MAX_BATCH_ITEMS}. A missing entry is not an
+   * error.
    * @throws TooLargeError if there are more
    */
   deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void>;
@@ -314,8 +315,8 @@ export interface SegmentLifecycle extends ForeignRemover {
   /**
    * Expires entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction: deletes
    * them, or stamps them with the segment's expiry. Changes nothing unless the segment still
-   * expires at that time. A missing entry is no error. Costs twice as many write units as the same
-   * writes without a condition.
+   * expires at that time. A missing entry is not an error. Costs twice as many write units as the
+   * same writes without a condition.
    * @returns whether the segment still expires at that time; if not, nothing was changed
    * @throws TooLargeError if there are more
    */

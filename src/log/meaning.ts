@@ -14,7 +14,7 @@ export interface Meaning {
   /** Canonical bytes of everything in the mapping that decides what the entries are. */
   readonly bytes: Uint8Array;
   /**
-   * The mappings that the bucket has had, the present one last, in one request; undefined if the
+   * The mappings that the bucket has had, the current one last, in one request; undefined if the
    * bucket names none. When each was replaced, it gave the same entries as the next one.
    */
   readonly ofBucket: (blobs: Pick<BlobStore, 'get'>) => Promise<readonly StoredMeaning[] | undefined>;

@@ -30,7 +30,7 @@ export function checkMutations(log: LogId, entries: readonly { readonly once?: C
     if (!isNumber(mutation) || mutation <= (newest.get(client) ?? 0)) {
       throw new UsageError(`${shown(mutation)} cannot be the next mutation of client '${client}'`, {
         log,
-        advice: 'Number the mutations of each client in ascending order, with whole numbers from 1 on',
+        advice: 'Number the mutations of each client in ascending order, with whole numbers of at least 1',
       });
     }
     newest.set(client, mutation);

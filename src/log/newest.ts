@@ -22,7 +22,7 @@ const CONSISTENT: Consistency = { consistent: true };
 /** Position of an entry, such as the newest of a log, and its number if it has one. */
 export type LogEnd = Pick<EntryHead, 'position' | 'number'>;
 
-/** The end of a log after so many more entries of the application. */
+/** The end of a log after this many more entries of the application. */
 export function endAfter({ position: { segment, entry }, number }: LogEnd, entries: number): LogEnd {
   return {
     position: { segment, entry: entry + entries },
@@ -187,7 +187,7 @@ export async function queryLast(
 }
 
 /**
- * All segments of a log, ascending.
+ * All segments of a log, in ascending order.
  * @throws LogNotFoundError if the log has no segment
  */
 export async function querySegments(
@@ -203,7 +203,7 @@ export async function querySegments(
 /**
  * Requires that the Segment table has all segments of a log up to its newest one. A collection must
  * know every segment that may name an object.
- * @param segments all segments in the table, ascending
+ * @param segments all segments in the table, in ascending order
  * @throws SegmentGapError if one is missing
  */
 export function requireDense(log: LogId, segments: readonly Segment[]): void {
@@ -214,7 +214,7 @@ export function requireDense(log: LogId, segments: readonly Segment[]): void {
 /**
  * Requires that a segment is in the Segment table, because an object or entry of it was found.
  * Reads the segment if it may have started only recently.
- * @param segments all segments that the table had, ascending
+ * @param segments all segments that the table had, in ascending order
  * @throws SegmentGapError if the table lacks it
  */
 export async function requireKnown(

@@ -118,7 +118,7 @@ async function resolveStart(
   return 'number' in from ? positionOfNumber(source, log, from.number) : from;
 }
 
-/** The newest complete snapshot of a log, and the entries from its own on. */
+/** The newest complete snapshot of a log, and the entries from its own onward. */
 export interface LogTail {
   /** Undefined if the log has none; the entries are then all of the log. */
   readonly snapshot: CompletedSnapshot | undefined;

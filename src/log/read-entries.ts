@@ -75,7 +75,7 @@ export async function* readEntries(source: EntrySource, log: LogId, range: Entry
 }
 
 /**
- * As {@link readEntries}, but ends at the end of the log if `to` is beyond it, and after `limit`
+ * Like {@link readEntries}, but ends at the end of the log if `to` is beyond it, and after `limit`
  * entries. If `to` is a position, it misses no entry before it.
  * @throws EntryGapError if an entry is missing, if a closed segment does not end with an End
  * Segment entry, or if there is no entry directly before `from`
@@ -299,7 +299,7 @@ async function* pagesOf(
   if (entries > 0 && sized === 0) pace.readUntold();
 }
 
-/** The number of entries without a gap from a number on. */
+/** The number of entries without a gap from a number onward. */
 function countDense(entries: readonly Entry[], from: number): number {
   const gap = entries.findIndex((entry, i) => entry.position.entry !== from + i);
   return gap === -1 ? entries.length : gap;
@@ -309,7 +309,7 @@ const ADVICE = 'Restore the entry from a backup of the Entry table';
 const MAPPED_ADVICE =
   'Restore the missing items. If the application deleted them for good, or began the log again, give the log another id';
 const START_ADVICE =
-  'Read from a position that the log has: this one may lie beyond its end. If the log had the entry, restore the entry from a backup of the Entry table';
+  'Read from a position that the log has: this one may be beyond its end. If the log had the entry, restore the entry from a backup of the Entry table';
 
 async function missing(
   { store, log, advice = ADVICE }: Pick<Reading, 'store' | 'log'> & { readonly advice?: string },

@@ -18,7 +18,7 @@ export class TailCount {
   #oldest: number | undefined;
   /** Bytes of all counted items. */
   allBytes = 0;
-  /** Creation time of the first counted entry that is no Snapshot entry, in epoch seconds. */
+  /** Creation time of the first counted entry that is not a Snapshot entry, in epoch seconds. */
   first: number | undefined;
 
   /** @param before number of the last item that is not counted; it is a Snapshot entry, or -1 */

@@ -110,8 +110,8 @@ export async function requireMappedBooks(
 }
 
 /**
- * As {@link requireClaim}, but first claims a bucket that belongs to no mapping. Takes two requests
- * to four.
+ * Like {@link requireClaim}, but first claims a bucket that belongs to no mapping. Takes two
+ * requests to four.
  */
 export async function claimBucket(blobs: BlobStore, of: MappedTable): Promise<void> {
   await updateJson(blobs, CLAIM, (claim) => {
@@ -152,7 +152,7 @@ export async function readBucketMapping(blobs: Pick<BlobStore, 'get'>): Promise<
 
 /**
  * Replaces the mapping of a bucket. The caller has compared all entries under both mappings.
- * @throws MappingDiffersError if another process replaced it meanwhile
+ * @throws MappingDiffersError if another process replaced it in the meantime
  */
 export async function storeMapping(
   blobs: BlobStore,

@@ -45,7 +45,7 @@ export function hasSnapshotEntry(
  * stands between two items exists if the item before it does. The Snapshot entry of a segment also
  * exists if the first item of the segment does: the item before may have expired.
  * @param created creation time of the segment; by default that of the item before it
- * @param roots Snapshot entries with roots, ascending, in logfold's own schema
+ * @param roots Snapshot entries with roots, in ascending order, in logfold's own schema
  */
 export async function* entryPages<T>(
   mapping: SchemaMapping,

@@ -13,7 +13,7 @@ const DECIMAL = /^(\d+)(?:\.\d+)?$/;
 
 /**
  * The time of an item in epoch seconds; fractions are cut. Without an offset, ISO 8601 is UTC.
- * @returns undefined if the attribute holds no time of this format, from 1970 on
+ * @returns undefined if the attribute holds no time of this format, in 1970 or later
  */
 export function itemSeconds(attribute: StoredAttribute, format: TimeFormat): number | undefined {
   const seconds = format === 'iso' ? secondsOfIso(attribute.S ?? '') : decimalSeconds(attribute.N ?? '', format);
@@ -30,7 +30,7 @@ function secondsOfIso(text: string): number | undefined {
   return commonSeconds(text) ?? isoSeconds(text);
 }
 
-/** As {@link isoSeconds}, but undefined also for other forms and for the last days of a month. */
+/** Like {@link isoSeconds}, but undefined also for other forms and for the last days of a month. */
 function commonSeconds(text: string): number | undefined {
   if (!hasCommonForm(text)) return undefined;
   const [year, month, day] = [digits(text, 0, 4), digits(text, 5, 7), digits(text, 8, 10)];

@@ -61,7 +61,7 @@ export function indexOfKey(mapping: SchemaMapping, key: StoredItem): number {
   if (number === undefined || !hasForm) {
     return fail(
       form === 'N'
-        ? `is '${digits}', not a whole number from 0`
+        ? `is '${digits}', not a whole number of at least 0`
         : `is '${text}', whose number does not have exactly ${form.digits} digits`,
     );
   }

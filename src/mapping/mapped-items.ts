@@ -51,7 +51,7 @@ export interface MappedItems {
   newest(log: LogId, below: number, consistency: Consistency): Promise<IndexedItem | undefined>;
 
   /**
-   * The items of a range, ascending, page by page. Numbers without an item are left out.
+   * The items of a range, in ascending order, page by page. Numbers without an item are left out.
    * @throws ItemInvalidError if the number in a key is malformed
    */
   pages(log: LogId, range: IndexRange, options: RangeOptions): AsyncIterable<IndexedItem[]>;
@@ -82,7 +82,7 @@ export interface MappedItems {
 
   /**
    * Deletes items, or stamps them with the segment's expiry, in one transaction. Changes nothing
-   * unless the segment still expires at that time. A missing item is no error.
+   * unless the segment still expires at that time. A missing item is not an error.
    * @returns whether the segment still expires at that time; if not, nothing was changed
    */
   expire(segment: ExpiringSegment, indexes: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;

@@ -94,12 +94,12 @@ export class MappedLogStore implements LogStore, Scheduler {
     return this.#meaning;
   }
 
-  /** As {@link MappedSegments.register}. */
+  /** Like {@link MappedSegments.register}. */
   register(log: LogId, sizes: SegmentSizes): Promise<number> {
     return this.#segments.register(log, sizes);
   }
 
-  /** As {@link Scheduler.due}. */
+  /** Like {@link Scheduler.due}. */
   async due(log: LogId, division: DivisionPolicy, nowSeconds: number): Promise<Due> {
     const segments = await this.register(log, segmentSizes(division));
     const [newest] = await this.newestSegments(log, 1, CONSISTENT);
@@ -123,7 +123,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     if ((end?.position.entry ?? -1) < entry) throw lostItem(segment);
   }
 
-  /** As {@link LogEnds.endAt}. */
+  /** Like {@link LogEnds.endAt}. */
   endAt(log: LogId, index: number): Promise<Position | undefined> {
     return this.#ends.endAt(log, index);
   }
@@ -169,9 +169,9 @@ export class MappedLogStore implements LogStore, Scheduler {
   }
 
   /**
-   * As {@link LogStore.items}. Besides the pages of items, it takes one query of the Segment table
-   * if the range has a Snapshot entry, and one if the segment is not known yet. Tells the sizes of
-   * the application's items only, and counts the entries that they become.
+   * Like {@link LogStore.items}. Besides the pages of items, it takes one query of the Segment
+   * table if the range has a Snapshot entry, and one if the segment is not known yet. Tells the
+   * sizes of the application's items only, and counts the entries that they become.
    */
   async *items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
     yield* this.#read(log, range, options, AS_ITEMS);
@@ -219,7 +219,7 @@ export class MappedLogStore implements LogStore, Scheduler {
   }
 
   /**
-   * As {@link LogStore.completeSnapshot}. Writes the Snapshot entry with its root to the Segment
+   * Like {@link LogStore.completeSnapshot}. Writes the Snapshot entry with its root to the Segment
    * table.
    */
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
@@ -252,7 +252,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     }
   }
 
-  /** As {@link LogStore.advanceLastSnapshot}. Records the segment if it is not recorded yet. */
+  /** Like {@link LogStore.advanceLastSnapshot}. Records the segment if it is not recorded yet. */
   async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
     await this.#segments.requireRecorded(log, to.position.segment);
     return this.#books.advanceLastSnapshot(log, to, from);
@@ -274,7 +274,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     return this.#books.setExpiration(segment, to);
   }
 
-  /** As {@link LogStore.setEntryExpiry}. A virtual entry has no expiry. */
+  /** Like {@link LogStore.setEntryExpiry}. A virtual entry has no expiry. */
   async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
     const [index] = await this.#indexesOf({ log, segment: position.segment }, [position.entry]);
     if (index !== undefined) return this.#items.setExpiry(log, index, expires);
@@ -282,8 +282,8 @@ export class MappedLogStore implements LogStore, Scheduler {
   }
 
   /**
-   * As {@link LogStore.deleteEntries}, but only while the segment expires, in one transaction that
-   * checks this. Virtual entries disappear with the items around them.
+   * Like {@link LogStore.deleteEntries}, but only while the segment expires, in one transaction
+   * that checks this. Virtual entries disappear with the items around them.
    * @throws SegmentStateError if the segment does not expire; nothing is deleted then
    */
   async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {

@@ -68,7 +68,7 @@ export class MappedSegments {
   }
 
   /**
-   * As {@link SegmentReader.newestSegments}. Takes one query of each table. If the newest segment
+   * Like {@link SegmentReader.newestSegments}. Takes one query of each table. If the newest segment
    * is not recorded, it takes another one, and reads an item for each such segment. If the
    * application deleted items of several segments, it takes more queries.
    * @throws LogNotFoundError if the log has items, but a consistent read shows no record
@@ -95,7 +95,7 @@ export class MappedSegments {
     return (await this.newest(log, 4 * limit, consistency)).slice(0, limit);
   }
 
-  /** As {@link SegmentReader.getSegment}. */
+  /** Like {@link SegmentReader.getSegment}. */
   async get(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
     const record = await this.#record(log, segment, consistency);
     if (record !== undefined && isVisible(record, 0)) return record;
@@ -114,7 +114,7 @@ export class MappedSegments {
   }
 
   /**
-   * As {@link SegmentReader.segments}, always consistent.
+   * Like {@link SegmentReader.segments}, always consistent.
    * @throws LogNotFoundError if the log has items, but no record
    */
   async *all(log: LogId): AsyncGenerator<Segment> {
@@ -132,7 +132,7 @@ export class MappedSegments {
     else if (newest !== undefined) throw notRegistered(log);
   }
 
-  /** As {@link SegmentReader.allSegments}, but only segments that are recorded. */
+  /** Like {@link SegmentReader.allSegments}, but only segments that are recorded. */
   async *scan(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncGenerator<Segment> {
     for await (const record of this.#books.allSegments(part, onInvalid)) {
       // The caller of a scan reads the entries of the segments next.
@@ -221,7 +221,7 @@ export class MappedSegments {
     return { segment: await this.#record(log, segment, CONSISTENT), isNew };
   }
 
-  /** As {@link isVisible}. A segment has also begun if a later one has. */
+  /** Like {@link isVisible}. A segment has also begun if a later one has. */
   async #isVisible(record: MappedSegment, newest: IndexedItem | undefined): Promise<boolean> {
     if (isVisible(record, countOf(newest))) return true;
     // A segment that was recorded before it began is the last one.
@@ -230,7 +230,7 @@ export class MappedSegments {
     return last !== undefined && last.segment > record.segment;
   }
 
-  /** The segments after the newest recorded one, ascending, at most the last `limit`. */
+  /** The segments after the newest recorded one, in ascending order, at most the last `limit`. */
   async *#inferred(last: MappedSegment, newest: IndexedItem | undefined, limit: number): AsyncGenerator<Segment> {
     const begun = Math.floor((countOf(newest) - indexAfter(last.schedule)) / last.schedule.items) + 1;
     for (let i = Math.max(1, begun - limit + 1); i <= begun; i++) {

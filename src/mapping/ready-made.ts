@@ -47,7 +47,7 @@ export function isMappingName(text: string): boolean {
  * Reads a schema mapping.
  * @param text the name of a ready-made mapping, or a mapping as JSON
  * @returns undefined for logfold's own schema: an empty text or `logfold`
- * @throws MappingInvalidError if the text is no name and no valid mapping
+ * @throws MappingInvalidError if the text is neither a name nor a valid mapping
  */
 export function readMapping(text: string): SchemaMapping | undefined {
   if (text === '' || text === OWN_SCHEMA) return undefined;
@@ -58,7 +58,7 @@ function readyMade(text: string): MappingDocument {
   const [, name, parameter] = /^([^:]*)(?::(.*))?$/s.exec(text) ?? [];
   const document = Object.entries(READY_MADE).find(([each]) => each === name)?.[1];
   if (document === undefined || parameter === '') {
-    throw new MappingInvalidError(`'${text}' is no ready-made schema mapping`, {
+    throw new MappingInvalidError(`'${text}' is not a ready-made schema mapping`, {
       advice: `Name one of ${MAPPING_NAMES.join(', ')}, or for example 'castore:STORE' for one event store`,
     });
   }

@@ -33,7 +33,7 @@ export interface SortKeyMapping {
   readonly name: string;
   /** Number of a log's first item. */
   readonly first: 0 | 1;
-  /** `N`: the number itself. Otherwise a String that has the number in exactly so many digits. */
+  /** `N`: the number itself. Otherwise a String that has the number in exactly this many digits. */
   readonly form: 'N' | { readonly prefix: string; readonly digits: number; readonly suffix: string };
 }
 
@@ -59,7 +59,7 @@ const documentSchema = z.strictObject({
   type: z.union([Name, z.strictObject({ constant: Name })], 'expected the name of an attribute, or {"constant": TYPE}'),
   version: z.union(
     [Name, z.strictObject({ constant: z.int().min(0) })],
-    'expected the name of an attribute, or {"constant": NUMBER} with a whole number from 0',
+    'expected the name of an attribute, or {"constant": NUMBER} with a whole number of at least 0',
   ),
   time: z.strictObject({ name: Name, format: z.enum(['iso', 's', 'ms']) }).optional(),
   body: z.union(

@@ -113,7 +113,7 @@ function isReserved(name: string): boolean {
 
 /**
  * The exact inverse of {@link toEntryItem}.
- * @throws ItemInvalidError if the item is no translation of an item of the application
+ * @throws ItemInvalidError if the item is not a translation of an item of the application
  */
 export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
   const { log, position } = entryPlace(item);
@@ -130,7 +130,7 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
   if (body !== 'whole item' && item.B !== undefined) {
     const { B } = item;
     const original = body.format === 'json' ? B : reader.parsed('B', () => fromBody(B));
-    moved.push([body.attribute, original ?? reader.fail('B', 'is no body that logfold translated')]);
+    moved.push([body.attribute, original ?? reader.fail('B', 'is not a body that logfold translated')]);
   }
   return {
     ...present(Object.entries(item).filter(([name]) => !isReserved(name))),
@@ -174,7 +174,7 @@ function secondsOf({ time }: SchemaMapping, item: StoredItem, fail: Fail): numbe
   if (found === undefined) return fail('time', time.attribute, 'is missing');
   return (
     itemSeconds(found, time.format) ??
-    fail('time', time.attribute, `is ${shown(found)}, not a time from 1970 on in ${TIME_FORMATS[time.format]}`)
+    fail('time', time.attribute, `is ${shown(found)}, not a time in 1970 or later in ${TIME_FORMATS[time.format]}`)
   );
 }
 

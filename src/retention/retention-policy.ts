@@ -97,7 +97,7 @@ export interface RetentionJob {
  * Plans the due steps for a log's segments, oldest first, at most one per segment. Plans nothing
  * for a segment that is open, not covered or kept. If the policy archives, never expires an
  * unarchived segment.
- * @param segments all of one log, ascending
+ * @param segments all of one log, in ascending order
  * @param nowMs epoch milliseconds
  */
 export function planRetention(segments: readonly Segment[], policy: RetentionPolicy, nowMs: number): RetentionJob[] {

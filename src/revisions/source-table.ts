@@ -25,7 +25,7 @@ const [VERSION_BYTE, VARIANT_BYTE] = [6, 8];
  * The id of the log with an item's revisions: a UUID of version 8 (RFC 9562), made of the SHA-256
  * of the table's name, `per`, and the key.
  * @param keys an item, or only its key
- * @throws UsageError if an attribute of the key is missing, or is no String, Number or Binary
+ * @throws UsageError if an attribute of the key is missing, or is not a String, Number or Binary
  */
 export function revisionLog(platform: Pick<ChunkPlatform, 'sha256'>, source: SourceTable, keys: StoredItem): LogId {
   const { table, keyNames, per } = source;
@@ -50,7 +50,7 @@ export interface SourcePage {
 export interface SourceItems {
   /**
    * Scans the table, or one of its parts: every item once, in no order, unless the item changes
-   * meanwhile. A page may miss the newest writes. Each page is one request.
+   * in the meantime. A page may miss the newest writes. Each page is one request.
    */
   scan(part: ItemScanPart): AsyncIterable<SourcePage>;
 

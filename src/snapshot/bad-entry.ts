@@ -82,7 +82,7 @@ export function isSameBadEntry(one: BadEntry | undefined, other: BadEntry | unde
   return comparePositions(one.position, other.position) === 0 && one.error.message === other.error.message;
 }
 
-/** @throws UsageError if a value is no {@link OnBadEntry} */
+/** @throws UsageError if a value is not a {@link OnBadEntry} */
 export function checkOnBadEntry(value: unknown): void {
   if (value === undefined || ON_BAD_ENTRY.some((known) => known === value)) return;
   throw new UsageError(

@@ -28,7 +28,7 @@ const IDENTIFYING = ['T', 'C', 'Q', 'I'] as const;
 /** The last item before a position. */
 export interface LastItem {
   readonly entry: Entry;
-  /** As {@link lastItemHash}. */
+  /** Like {@link lastItemHash}. */
   readonly hash: Uint8Array;
 }
 
@@ -136,7 +136,7 @@ async function lastItemRange(stores: ItemStores, log: LogId, position: Position)
 
 /** The segment of the last item before a position; -1 if there is none. */
 function lastItemSegment(stores: Pick<ItemStores, 'store'>, log: LogId, { segment, entry }: Position): number {
-  // The first entry of a segment is a Snapshot entry, which is no item of the application.
+  // The first entry of a segment is a Snapshot entry, which is not an item of the application.
   return entry > (isMapped(stores, log) ? 1 : 0) ? segment : segment - 1;
 }
 

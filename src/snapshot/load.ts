@@ -57,7 +57,7 @@ export interface Loaded {
   readonly badEntry: BadEntry | undefined;
 }
 
-/** The snapshot from which a load starts, and the entries from there on. */
+/** The snapshot from which a load starts, and the entries from there. */
 interface Beginning {
   readonly base: CompletedSnapshot | undefined;
   readonly root: Root | undefined;

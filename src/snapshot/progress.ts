@@ -74,7 +74,8 @@ export async function saveProgress(
 }
 
 /**
- * Removes progress objects. Missing objects are no error. Garbage collection removes their chunks.
+ * Removes progress objects. Missing objects are not errors. Garbage collection removes their
+ * chunks.
  */
 export async function clearProgress(blobs: BlobStore, all: readonly Progress[]): Promise<void> {
   if (all.length > 0) await blobs.delete(all.map(keyOfProgress));

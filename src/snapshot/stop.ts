@@ -64,7 +64,7 @@ export async function hasStop(blobs: BlobStore, log: LogId): Promise<boolean> {
   return (await findBlob(blobs, stopKey(log))) !== undefined;
 }
 
-/** Removes a log's stop note. A log without a stop note is no error. */
+/** Removes a log's stop note. A log without a stop note is not an error. */
 export async function clearStop(blobs: BlobStore, log: LogId): Promise<void> {
   await blobs.delete([stopKey(log)]);
 }

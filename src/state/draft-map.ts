@@ -30,8 +30,8 @@ export class EditableMap implements MapUse {
 
   /**
    * Sets the value under a key.
-   * @param weight a whole number from 1 on; see {@link EditableMap.atOffset}. Must be 1 in a map
-   * that buffers
+   * @param weight a whole number of at least 1; see {@link EditableMap.atOffset}. Must be 1 in a
+   * map that buffers
    * @throws KeyInvalidError, ValueUnsupportedError, StateUnsupportedError; then the map is
    * unchanged
    */
@@ -43,7 +43,7 @@ export class EditableMap implements MapUse {
   }
 
   /**
-   * Removes a key. A missing key is no error.
+   * Removes a key. A missing key is not an error.
    * @throws KeyInvalidError
    */
   delete(key: Key): void {
@@ -165,7 +165,7 @@ export class EditableMap implements MapUse {
   #checkWeight(weight: number): void {
     if (!Number.isSafeInteger(weight) || weight < 1) {
       throw new StateUnsupportedError(`${String(weight)} cannot be a weight in map '${this.#map.name}'`, {
-        advice: 'Correct the reducer so that weights are whole numbers from 1 on, raise its version, and deploy it',
+        advice: 'Correct the reducer so that weights are whole numbers of at least 1, raise its version, and deploy it',
       });
     }
     if (!this.buffers) return;

@@ -49,12 +49,12 @@ export class DraftUse {
     return this.#state === 'folding';
   }
 
-  /** Number of running operations that the present fold began. */
+  /** Number of running operations that the current fold began. */
   get operations(): number {
     return this.#operations;
   }
 
-  /** The entry of the present fold, or of the last one. */
+  /** The entry of the current fold, or of the last one. */
   get where(): Where {
     return this.#where;
   }
@@ -72,7 +72,7 @@ export class DraftUse {
     this.#mark(MARK.working, 1);
   }
 
-  /** Counts progress of the present fold. */
+  /** Counts progress of the current fold. */
   step(): void {
     this.#steps++;
     this.#mark(MARK.steps, 1);
@@ -107,7 +107,7 @@ export class DraftUse {
     if (this.#usedLate) throw this.#lateError();
   }
 
-  /** The first error of the store in the present fold. */
+  /** The first error of the store in the current fold. */
   get failure(): LogfoldError | undefined {
     return this.#failure;
   }

@@ -41,7 +41,7 @@ export class FrozenMap {
 
   /**
    * The number of items in the tree, and of edits in the write buffer. Without edits, the map has
-   * exactly so many items. Each edit may add or remove one. Takes no request.
+   * exactly this many items. Each edit may add or remove one. Takes no request.
    */
   get counts(): { readonly items: number; readonly edits: number } {
     return { items: this.#map ? treeCount(this.#map.tree) : 0, edits: this.#map ? treeCount(this.#map.buffer) : 0 };
@@ -73,7 +73,7 @@ export class FrozenMap {
   range({ from, to, limit = Number.POSITIVE_INFINITY }: LimitedRange = {}): AsyncGenerator<Item, undefined> {
     for (const bound of [from, to]) if (bound !== undefined) this.#checkKey(bound);
     if (!(limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY))) {
-      throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number from 0 on`);
+      throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number of at least 0`);
     }
     return this.#items({ from, to }, limit);
   }

@@ -62,7 +62,7 @@ export interface BlobStore {
    * @throws UploadAbortedError if a call of `abort` ended the upload
    */
   putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
-  /** Deletes objects. A missing object is no error. */
+  /** Deletes objects. A missing object is not an error. */
   delete(keys: readonly string[]): Promise<void>;
   /**
    * Deletes objects that `list` returned, except objects that were written again since.
@@ -81,7 +81,7 @@ export interface BlobStore {
   list(prefix: string, options?: ListOptions): AsyncIterable<BlobInfo>;
   /** All unfinished uploads whose key starts with the prefix, from any process. */
   uploads(prefix: string): AsyncIterable<UploadInfo>;
-  /** Aborts an upload, which frees its storage. A missing or finished upload is no error. */
+  /** Aborts an upload, which frees its storage. A missing or finished upload is not an error. */
   abort(upload: UploadInfo): Promise<void>;
 }
 

@@ -68,7 +68,7 @@ export interface JobQueue {
   depth(): Promise<number>;
 
   /**
-   * Deletes a message. A second call is no error.
+   * Deletes a message. A second call is not an error.
    * @throws ReceiptExpiredError if the message became visible again after this delivery
    */
   delete(receipt: string): Promise<void>;

@@ -14,21 +14,21 @@ export function at<T>(items: ArrayLike<T>, index: number): T {
 // that it was called with. A single function for all kinds is several times slower, which shows in
 // loops over all cells.
 
-/** As {@link at}, for keys. */
+/** Like {@link at}, for keys. */
 export function keyAt(keys: readonly Key[], index: number): Key {
   const key = keys[index];
   if (key === undefined) throw outside(keys, index);
   return key;
 }
 
-/** As {@link at}, for whole numbers below 2^32. */
+/** Like {@link at}, for whole numbers below 2^32. */
 export function uint32At(numbers: Uint32Array, index: number): number {
   const number = numbers[index];
   if (number === undefined) throw outside(numbers, index);
   return number;
 }
 
-/** As {@link at}, for doubles. */
+/** Like {@link at}, for doubles. */
 export function float64At(numbers: Float64Array, index: number): number {
   const number = numbers[index];
   if (number === undefined) throw outside(numbers, index);

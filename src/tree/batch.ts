@@ -148,7 +148,7 @@ export class EditBatch {
   /**
    * The newest edit of each key, in order of key, without edits that a later range deletes. The
    * ranges themselves are not included. Large values go to the store.
-   * @param more more keys to delete, ascending and unique; an edit of the same key wins
+   * @param more more keys to delete, in ascending order and unique; an edit of the same key wins
    */
   resolve(store: NodeStore, more: readonly Key[] = []): LeafEdits {
     const order = this.#remainingInOrder();

@@ -65,7 +65,7 @@ export class NodeSplitter {
   }
 
   /**
-   * Whether a node ends after an item of so many bytes. Counts nothing.
+   * Whether a node ends after an item of this many bytes. Counts nothing.
    * @param size the size of the node with that item, not below the minimum
    */
   endsAt(size: number, key: Key, bytes: number): boolean {

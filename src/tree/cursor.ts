@@ -21,7 +21,7 @@ export interface NodesAhead {
   readonly nodes: number;
   /** No node that starts at or after this key. */
   readonly to?: Key | undefined;
-  /** No node after so many items. */
+  /** No node after this many items. */
   readonly items: number;
 }
 
@@ -103,7 +103,7 @@ export class LevelCursor {
    */
   requestAhead(ahead: NodesAhead): void {
     let [nodes, items] = [ahead.nodes, ahead.items];
-    /** Requests nodes below the children from an index on. Returns whether more are wanted. */
+    /** Requests nodes below the children from an index onward. Returns whether more are wanted. */
     const request = (parent: Inner, from: number): boolean => {
       for (let i = from; i < parent.children.length; i++) {
         if (nodes <= 0 || items <= 0 || (ahead.to !== undefined && at(parent.keys, i) >= ahead.to)) return false;

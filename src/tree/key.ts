@@ -50,7 +50,7 @@ export function lowerBound(keys: readonly Key[], key: Key): number {
 }
 
 /**
- * As {@link lowerBound}, from index `start` on. Searches close to `start` first, since keys are
+ * Like {@link lowerBound}, from index `start` on. Searches close to `start` first, since keys are
  * often close together.
  */
 export function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): number {

@@ -65,7 +65,7 @@ export class NodeCache {
     });
   }
 
-  /** As {@link loadNode}, for the canonical bytes of a large value. */
+  /** Like {@link loadNode}, for the canonical bytes of a large value. */
   loadValue(id: ChunkId, owner: object, request: () => Promise<Uint8Array>): Promise<Uint8Array> {
     const content = this.#use(valueKey(id));
     if (content !== undefined && !('level' in content)) return Promise.resolve(content);

@@ -255,7 +255,7 @@ export class RangeDeletes {
     return this.#groups.values().some((group) => group.deletes(key, edits));
   }
 
-  /** As {@link RangeGroup.mark}. */
+  /** Like {@link RangeGroup.mark}. */
   mark(keys: readonly Key[], index: (i: number) => number): Uint8Array {
     const deleted = new Uint8Array(keys.length);
     for (const group of this.#groups.values()) group.mark(keys, index, deleted);

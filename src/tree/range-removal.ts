@@ -71,7 +71,7 @@ function deletions(keys: readonly Key[]): LeafEdits {
 }
 
 /**
- * Removes the nodes that lie completely in a set of keys. The rest of the set lies in leaves at the
+ * Removes the nodes that lie completely in a set of keys. The rest of the set is in leaves at the
  * borders of its spans. The time is proportional to the nodes at the borders: a removed node is
  * never read, and takes all nodes below it along. The result equals a tree built from the remaining
  * items, since the chunk boundaries stay.

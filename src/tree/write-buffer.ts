@@ -18,7 +18,7 @@ import type { Tree } from './tree.ts';
 const TYPICAL_SHARE = 0.01;
 
 /**
- * The number of buffered bytes (as {@link itemBytes} counts) from which on it is worth writing a
+ * The number of buffered bytes (as {@link itemBytes} counts) from which it is worth writing a
  * leaf.
  *
  * A chunk costs a PUT, $0.000005 at S3's list price in us-east-1. It also costs storage until

@@ -64,7 +64,7 @@ export class CellFormat {
   readonly #isPlain: boolean;
   readonly #changesText: boolean;
   readonly #isScientific: boolean;
-  /** The units to which times are rounded; undefined if numbers are no times. */
+  /** The units to which times are rounded; undefined if numbers are not times. */
   readonly #unitsPerDay: number | undefined;
   /** Whether numbers are days, with or without a time. */
   readonly isDate: boolean;

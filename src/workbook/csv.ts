@@ -26,7 +26,7 @@ export interface CsvOptions {
 /**
  * Reads a CSV file as RFC 4180 defines it, in UTF-8, or in UTF-16 with a byte order mark. A row may
  * have fewer fields than others. Quotes inside a field that does not begin with one are text.
- * @throws WorkbookInvalidError if the file is no text, a quote is not closed, text follows a
+ * @throws WorkbookInvalidError if the file is not text, a quote is not closed, text follows a
  * closing quote, or a row exceeds a limit
  */
 export async function* readCsv(file: ByteSource, options: CsvOptions): AsyncGenerator<WorkbookRow[]> {

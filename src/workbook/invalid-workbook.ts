@@ -23,7 +23,7 @@ export function checkSignature(first: Uint8Array, format: 'csv' | 'xlsx'): void 
         advice: "Read it with the format 'xlsx'",
       });
     case 'csv':
-      throw new WorkbookInvalidError('the file is no XLSX workbook: it is no ZIP archive', {
+      throw new WorkbookInvalidError('the file is not an XLSX workbook: it is not a ZIP archive', {
         advice: "Save it as XLSX, or read it with the format 'csv' if it is text",
       });
   }

@@ -28,8 +28,8 @@ export interface XlsxOptions {
 /**
  * Reads a sheet of an XLSX file (ECMA-376). The file is read once for each part that is needed,
  * since its directory and the texts of its cells may be at its end.
- * @throws WorkbookInvalidError if the file is no XLSX workbook, is damaged, encrypted or too large,
- * or if it lacks the sheet
+ * @throws WorkbookInvalidError if the file is not an XLSX workbook, is damaged, encrypted or too
+ * large, or if it lacks the sheet
  */
 export async function* readXlsx(file: ByteSource, options: XlsxOptions): AsyncGenerator<WorkbookRow[]> {
   const { values, formulas, onInvalidResult } = options;
@@ -201,7 +201,7 @@ async function workbookPath(xlsx: XlsxFile): Promise<string> {
   if (xlsx.has(part)) await xlsx.parse(part, links, { isSmall: true });
   const path = links.find('officeDocument');
   if (path?.endsWith('.xml')) return path;
-  throw new WorkbookInvalidError('the ZIP archive is no XLSX workbook. It may be ODS or XLSB', {
+  throw new WorkbookInvalidError('the ZIP archive is not an XLSX workbook. It may be ODS or XLSB', {
     advice: 'Open the file in a spreadsheet program and save it as XLSX',
   });
 }

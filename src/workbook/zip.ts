@@ -54,7 +54,7 @@ function keyOf(name: string): string {
 
 /**
  * Reads the directory of a ZIP archive. It is at the end of the file, so the whole file is read.
- * @throws WorkbookInvalidError if the file is no ZIP archive, is truncated or encrypted, or if a
+ * @throws WorkbookInvalidError if the file is not a ZIP archive, is truncated or encrypted, or if a
  * part is too large
  */
 export async function readDirectory(file: ByteSource): Promise<ZipDirectory> {

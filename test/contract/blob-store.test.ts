@@ -231,7 +231,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     await writes;
   });
 
-  test('delete removes present keys and ignores missing ones', async () => {
+  test('delete removes current keys and ignores missing ones', async () => {
     await store.put('doomed/1', Uint8Array.of(1));
     await store.put('doomed/2', Uint8Array.of(2));
     await store.delete(['doomed/1', 'doomed/never', 'nowhere/at/all']);

@@ -178,7 +178,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(await queue.depth()).toBe(before - 1);
   });
 
-  test('a second deletion is no error', async () => {
+  test('a second deletion is not an error', async () => {
     await send('g', '1');
     const { receipt } = await receiveOne();
     await queue.delete(receipt);

@@ -1100,7 +1100,7 @@ describe('the dynamodb log store alone', () => {
     ['ProvisionedThroughputExceededException', 400],
     ['ThrottlingException', 400],
     ['InternalServerError', 500],
-  ])('%s names the table and is no error of the caller', (name, httpStatusCode) => {
+  ])('%s names the table and is not an error of the caller', (name, httpStatusCode) => {
     const error = Object.assign(new Error('not now'), { name, $metadata: { httpStatusCode } });
     const translated = translateDynamoDbError(error, ['entries']);
     expect(translated).toBeInstanceOf(StoreUnavailableError);

@@ -49,7 +49,7 @@ const EVENTS = parseMapping({
   ttl: 'gone',
 });
 
-/** As {@link ORDERS}, without its sort key. */
+/** Like {@link ORDERS}, without its sort key. */
 const ORDERS_FROM_1 = {
   partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
   type: 'type',

@@ -36,7 +36,7 @@ const archiveOf = (log: LogId) => ({ key: archiveNamed(log, '0'), hash: HASH, ro
 interface StoredLogs {
   readonly store: LogStore;
   readonly types: ReservedTypes;
-  /** Appends items number `from` up to but not including `to`, with padding of so many bytes. */
+  /** Appends items number `from` up to but not including `to`, with padding of this many bytes. */
   append(log: LogId, from: number, to: number, bytes: number): Promise<void>;
   /** A segment as the store would return it. */
   segmentOf(log: LogId, segment: number): Segment;
@@ -248,7 +248,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.newestSegments(log, 1, CONSISTENT)).toEqual(segments.slice(3));
     expect(await store.newestSegments(log, 9, CONSISTENT)).toEqual(segments.toReversed());
     for (const segment of segments) expect(await segmentNow(log, segment.segment)).toEqual(segment);
-    // A complete snapshot is no segment.
+    // A complete snapshot is not a segment.
     await store.completeSnapshot(log, FIRST, ROOT);
     const all = (await collect(store.allSegments())).filter((each) => each.log === log || each.log === other);
     expect(all).toHaveLength(5);

@@ -298,7 +298,7 @@ describe('a feed on the embedded engine', () => {
     }
   });
 
-  test('without the table of a feed, feed is no name', async () => {
+  test('without the table of a feed, feed is not a name', async () => {
     const [refused] = await place.refusals(['entries', 'feed']);
     expect(refused).toMatchObject({ code: 'LOG_ID_INVALID' });
   });

@@ -118,7 +118,7 @@ describe('import', () => {
       ['USAGE', /line by line/, await write('lines.ndjson', '{"op":"snapshot"}\n'), '--row', '1'],
       ['USAGE', /no cell/, await write('empty.csv', '\n,\n')],
       ['USAGE', /cannot be read/, pathOf('missing.csv')],
-      ['USAGE', /not a whole number from 0/, good, '--row', '-1'],
+      ['USAGE', /not a whole number of at least 0/, good, '--row', '-1'],
       ['USAGE', /sheets/, good, '--reducer', 'collections'],
     ];
     const refusals = await place.refusals(...bad.map(([, , ...words]) => ['import', log, ...words]));

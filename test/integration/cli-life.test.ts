@@ -317,7 +317,7 @@ describe('sweep', () => {
     expect(new Set(jobs as unknown[])).toEqual(new Set(all.jobs as unknown[]));
   });
 
-  test('checks every log although an item of the Segment table is no segment, and reports the item', async () => {
+  test('checks every log although an item of the Segment table is not a segment, and reports the item', async () => {
     const all = await dry(...words);
     const remove = await place.putStranger();
     const answer = await runCli([...words, '--rate', '100000', '--dry-run', '--json', ...place.words]);

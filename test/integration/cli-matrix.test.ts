@@ -270,7 +270,7 @@ function withoutChance(value: unknown, hide: (text: string) => string, name = ''
 }
 
 function isTime(number: number): boolean {
-  // Times that the script gives are no chance.
+  // Times that the script gives are not random.
   return number > TIME + 10_000 && number < 2 * TIME;
 }
 

@@ -288,7 +288,7 @@ describe('a log of any reducer', () => {
     ['an unknown name', { type: 'Note', text: 'x' }, 'text'],
     ['a reserved type', { type: 'Snapshot' }, "the type 'Snapshot' is reserved"],
     ['a negative version', { type: 'Note', version: -1 }, 'version'],
-    ['an unknown form', { type: 'Note', body: { $ref: 'x' } }, 'is no value'],
+    ['an unknown form', { type: 'Note', body: { $ref: 'x' } }, 'is not a value'],
     ['metadata that DynamoDB cannot hold', { type: 'Note', metadata: { '': 1 } }, 'empty name'],
     ['a mutation without a number', { type: 'Note', once: { client: 'c' } }, 'once.mutation'],
     ['a mutation below 1', { type: 'Note', once: { client: 'c', mutation: 0 } }, 'mutation'],

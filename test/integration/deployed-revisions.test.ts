@@ -143,7 +143,7 @@ describe('a stack that records the revisions of a plain table', () => {
     await expect(deployment.invoke('RevisionsFunction', { compares: true })).rejects.toThrow(
       'the event of the revisions function is malformed',
     );
-    // Its document was closed meanwhile, and its newest entry has its body in the bucket.
+    // Its document was closed in the meantime, and its newest entry has its body in the bucket.
     await put(row('large', { text: 'small' }));
     await deployment.deliverAll();
     expect(await newest('large')).toMatchObject({ revision: 2, change: 'Put', item: { text: { S: 'small' } } });

@@ -60,7 +60,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   StreamFunction: 368_000,
   SweepFunction: 730_000,
 };
-/** Those of the modules that a stack with the feed loads instead. */
+/** The most bytes of the modules that a stack with the feed loads instead. */
 const MAX_FEED_BYTES: Readonly<Record<string, number>> = {
   StreamFunction: 1_062_000,
   SweepFunction: 1_088_000,
@@ -198,7 +198,7 @@ describe('a stack with its own tables and bucket', () => {
     expect(world.output().log.filter(({ level }) => level !== 'INFO')).toEqual([]);
   });
 
-  test('it moves messages that are no jobs, or whose jobs fail, to the dead letters, and logs the reason', {
+  test('it moves messages that are not jobs, or whose jobs fail, to the dead letters, and logs the reason', {
     tags: ['I7'],
   }, async () => {
     const job = (format: number, archived: LogId) =>
@@ -493,7 +493,7 @@ describe("a stack beside an application's table, whose items expire by TTL", () 
     expect(segment?.archive?.key).toMatch(/\.ndjson\.zst$/);
     const expires = segment && String(expiresAt(segment));
     const changed = await orders.differences();
-    // The next segment stays until a snapshot lies after the first item of the one that follows it.
+    // The next segment stays until a snapshot is after the first item of the one that follows it.
     const ofOld = changed.filter(({ log }) => log === orders.old);
     expect(ofOld.map(({ index }) => index).sort((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, i) => i));
     expect(ofOld.find(({ index }) => index === 0)?.attributes).toEqual({ expiresAt: { N: expires } });
@@ -519,7 +519,7 @@ describe('a stack with the feed of all appends', () => {
   let world: DeployedWorld;
   let deployment: Deployment;
   let queueUrl: string;
-  /** A checkpoint. From there on, the feed has each entry of the tables once. */
+  /** A checkpoint. After it, the feed has each entry of the tables once. */
   let begin: number;
 
   beforeAll(async () => {

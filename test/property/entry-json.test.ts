@@ -165,7 +165,7 @@ describe('items', () => {
     ['two types', '{"a":{"S":"x","N":"1"}}'],
     ['no type', '{"a":{}}'],
     ['an unknown type', '{"a":{"Z":"x"}}'],
-    ['a number that is no string', '{"a":{"N":1}}'],
+    ['a number that is not a string', '{"a":{"N":1}}'],
     ['Base64 without padding', '{"a":{"B":"AAA"}}'],
     ['Base64 with other characters', '{"a":{"B":"AA_="}}'],
     ['Base64 with padding inside', '{"a":{"B":"A===AAAA"}}'],
@@ -255,7 +255,7 @@ describe('entries', () => {
     expect(id?.buffer.byteLength).toBeLessThanOrEqual(256);
   });
 
-  test('are read from the bytes of the present answer, also if these overwrite the bytes before', () => {
+  test('are read from the bytes of the current answer, also if these overwrite the bytes before', () => {
     const decoder = entryDecoder();
     const items = [1, 2].map((segment) => encodeEntry(entryAt(LOG, { segment, entry: 0 })));
     const texts = items.map((item) => Buffer.from(jsonOf(item)));

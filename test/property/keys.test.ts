@@ -304,7 +304,7 @@ describe('names of logs in keys', () => {
     `~~${ID.slice(1)}`,
     `~~${ID.toUpperCase()}`,
     `~~~${ID}`,
-  ])("'%s' is no name", (text) => {
+  ])("'%s' is not a name", (text) => {
     expect(parseLogName(text)).toBeUndefined();
   });
 });

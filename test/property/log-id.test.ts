@@ -102,7 +102,7 @@ describe('log ids', () => {
     ['a lone surrogate', 'order \ud800'],
     ['2,001 letters', 'x'.repeat(MAX_LOG_ID_BYTES + 1)],
     ['1,001 letters of two bytes', 'ä'.repeat(1001)],
-  ])('%s is no id', (_, text) => {
+  ])('%s is not an id', (_, text) => {
     expect(() => textLogId(text)).toThrow(LogIdInvalidError);
   });
 

@@ -84,7 +84,7 @@ function carryOut(all: readonly Segment[], policy: RetentionPolicy, fromMs: numb
 }
 
 describe('planRetention', () => {
-  test('a plan has at most one job per segment, ascending, and only for covered segments beyond the kept ones', {
+  test('a plan has at most one job per segment, in ascending order, and only for covered segments beyond the kept ones', {
     tags: ['I3'],
   }, () => {
     fc.assert(

@@ -30,7 +30,10 @@ interface Delivery {
   readonly processes: readonly ('first' | 'second')[];
   /** Records of the batch that are lost, by index. */
   readonly lost: readonly number[];
-  /** Whether the pipeline divides the logs afterwards, and whether the stream goes on meanwhile. */
+  /**
+   * Whether the pipeline divides the logs afterwards, and whether the stream goes on in the
+   * meantime.
+   */
   readonly divides: 'not' | 'alone' | 'beside the stream';
 }
 

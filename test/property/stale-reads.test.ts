@@ -24,7 +24,7 @@ interface Reader {
   position: Position;
 }
 
-/** Runs documents that often load the newest snapshot, beside quick writers and stale reads. */
+/** Runs documents that often load the newest snapshot, alongside quick writers and stale reads. */
 async function runHistory(seed: number): Promise<void> {
   const random = new Random(seed);
   let nowMs = NOON * 1000;

@@ -1405,7 +1405,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'gap-after-newer-revision',
-    fault: 'a comparison records a gap although the item has got a revision meanwhile',
+    fault: 'a comparison records a gap although the item has got a revision in the meantime',
     test: 'test/unit/compare-table.test.ts',
     edits: [
       {
@@ -1748,7 +1748,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'external-roots-not-restored',
-    fault: 'a restore of a mapped log leaves out roots that lie in the bucket',
+    fault: 'a restore of a mapped log leaves out roots that are in the bucket',
     test: 'test/contract/mapped-log-store.test.ts',
     edits: [
       {

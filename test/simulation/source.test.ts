@@ -10,7 +10,7 @@ const SEEDS = onlySeed === undefined ? Array.from({ length: HISTORIES }, (_, i) 
 const lines: string[] = [];
 
 describe('a simulated log whose source changes', () => {
-  test(`gives the state of its present items, or says why not (${SEEDS.length} seeds)`, {
+  test(`gives the state of its current items, or says why not (${SEEDS.length} seeds)`, {
     tags: ['I1', 'I5'],
   }, async () => {
     for (const seed of SEEDS) lines.push(...(await runSourceHistory(seed)));

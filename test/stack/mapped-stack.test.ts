@@ -170,7 +170,7 @@ function nameOf(item: DynamoDbItem): string {
   return JSON.stringify(Object.entries(item).sort(([a], [b]) => a.localeCompare(b)));
 }
 
-/** The key of a log whose id is no UUID. */
+/** The key of a log whose id is not a UUID. */
 function logId(text: string): Uint8Array {
   const bytes = Buffer.from(text);
   return Buffer.concat([bytes, Buffer.alloc(Math.max(1, 21 - bytes.length), 0xff)]);

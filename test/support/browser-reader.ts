@@ -10,7 +10,7 @@ import { NodeStore } from '../../src/tree/node-store.ts';
 
 /**
  * A snapshot as a page would have fetched it. Bytes are in hexadecimal, because a Uint8Array of
- * another realm is no Uint8Array here.
+ * another realm is not a Uint8Array here.
  */
 export interface FetchedSnapshot {
   readonly log: string;

@@ -25,7 +25,7 @@ const VIRTUAL = '\0bundled:';
 export interface BundledSources {
   readonly plugin: Plugin;
   /**
-   * Path of the bundle. It lies outside the repository, so that it finds only modules that are
+   * Path of the bundle. It is outside the repository, so that it finds only modules that are
    * deployed.
    */
   readonly file: string;

@@ -68,7 +68,7 @@ export class LiveLog {
   }
 }
 
-/** The rows of a document's present state. */
+/** The rows of a document's current state. */
 export function rowsOf(document: Document): Promise<string[][]> {
   return Array.fromAsync(sheetRows(sheetOf(document.state.draft)));
 }

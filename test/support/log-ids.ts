@@ -22,7 +22,7 @@ const almostUuid = fc
   .map((uuid) => uuid.toUpperCase())
   .filter((text) => !isUuid(text));
 
-/** Ids of mapped logs: text that is no UUID in lower case. */
+/** Ids of mapped logs: text that is not a UUID in lower case. */
 export const textLogs: fc.Arbitrary<LogId> = fc.oneof(letters, suffixed, path, long, almostUuid).map(textLogId);
 
 /** Any log ids. */

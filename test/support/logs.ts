@@ -38,13 +38,13 @@ export function entryAt(log: LogId, position: Position, overrides: Partial<Entry
  */
 export const MALFORMED = [
   ['no version', 'Set'],
-  ['a time that is no integer', 'Set'],
+  ['a time that is not an integer', 'Set'],
   ['a time before 1970', 'Set'],
   ['two bodies', 'Set'],
   ['a foreign attribute', 'Set'],
   ['no type', undefined],
   ['an empty type', undefined],
-  ['a type that is no text', undefined],
+  ['a type that is not text', undefined],
 ] as const;
 
 /** An entry's item with a fault. */
@@ -54,7 +54,7 @@ export function malformedItem(log: LogId, position: Position, fault: (typeof MAL
   switch (fault) {
     case 'no version':
       return { ...item, T: { S: 'Set' } };
-    case 'a time that is no integer':
+    case 'a time that is not an integer':
       return { ...whole, C: { S: 'yesterday' } };
     case 'a time before 1970':
       return { ...whole, C: { N: '-86400' } };
@@ -66,7 +66,7 @@ export function malformedItem(log: LogId, position: Position, fault: (typeof MAL
       return { ...item, V: { N: '1' } };
     case 'an empty type':
       return { ...whole, T: { S: '' } };
-    case 'a type that is no text':
+    case 'a type that is not text':
       return { ...whole, T: { N: '5' } };
   }
 }

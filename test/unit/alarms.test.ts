@@ -66,7 +66,7 @@ class ReportedMetrics {
 /**
  * Evaluates an alarm as CloudWatch documents it: M of N datapoints, missing data, metric math.
  * Source: Amazon CloudWatch User Guide, "Alarm evaluation" and "Using metric math".
- * @param times the times of evaluation, in seconds, ascending
+ * @param times the times of evaluation, in seconds, in ascending order
  * @returns the times at which the alarm is in the state ALARM
  */
 function alarmTimes({ properties }: Resource, metrics: ReportedMetrics, times: readonly number[]): number[] {

@@ -42,7 +42,7 @@ describe('application attributes', () => {
     expect(await attributes()).toEqual({});
   });
 
-  test('they change only if the present ones are as expected', async () => {
+  test('they change only if the current ones are as expected', async () => {
     const { update, attributes } = await logWithEntry();
     expect(await update({ set: { status: 'open' }, if: { status: undefined } })).toEqual({ updated: true });
     const refused = await update({ set: { status: 'done' }, if: { status: 'sent' } });

@@ -620,7 +620,7 @@ describe('the frames of an archive as they are stored', () => {
     [7, 3],
     [6, 3],
     [1, 0],
-  ])('that lie before entry %i are the first %i, several in a request', async (to, count) => {
+  ])('before entry %i are the first %i, several in a request', async (to, count) => {
     const parts = partsOf(large);
     const { archive, blobs } = await opened(joined(parts));
     const before = blobs.usage().gets;

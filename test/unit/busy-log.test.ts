@@ -26,7 +26,7 @@ interface Count {
 }
 
 /**
- * Fills a log with two writers that never pause, beside a pipeline that runs one job after the
+ * Fills a log with two writers that never pause, alongside a pipeline that runs one job after the
  * other. Each request of writers and jobs takes one pass of the event loop.
  */
 async function fill(every: number) {

@@ -49,7 +49,7 @@ test('an option beats a variable, which beats the settings file, which beats the
   expect(await parsed(settings, '--snapshot-type', 'Given')).toMatchObject({ snapshotType: 'Given' });
 });
 
-test('paths of the settings file are relative to it, and built-in names are no paths', async () => {
+test('paths of the settings file are relative to it, and built-in names are not paths', async () => {
   expect(await parsed(await written({ local: 'data', reducer: 'own.ts', mapping: 'castore' }))).toMatchObject({
     local: join(project, 'data'),
     reducer: join(project, 'own.ts'),

@@ -458,7 +458,7 @@ function collectGarbage(): void {
   runInNewContext('gc')();
 }
 
-/** How many nodes the kept snapshots of a log reach: chunks that are no values. */
+/** How many nodes the kept snapshots of a log reach: chunks that are not values. */
 async function nodeCount(sheet: SheetLog): Promise<number> {
   const chunks = (await neededKeys(sheet)).filter((key) => key.startsWith(chunkPrefix(sheet.log)));
   return chunks.length - LARGE_VALUES;

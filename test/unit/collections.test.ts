@@ -80,7 +80,7 @@ describe('a collection', () => {
     expect((await changes(0)).map(({ id }) => id)).toEqual(['c', 'b', 'a']);
     expect(await changes(6)).toEqual([]);
     expect(await changes(99)).toEqual([]);
-    await expect(changes(-1)).rejects.toThrow('a version is -1, not a whole number from 0 on');
+    await expect(changes(-1)).rejects.toThrow('a version is -1, not a whole number of at least 0');
   });
 
   test('the version of an item goes on after its deletion', async () => {
@@ -114,7 +114,7 @@ describe('a collection', () => {
   });
 });
 
-describe('an entry that is no edit', () => {
+describe('an entry that is not an edit', () => {
   test.each<[CollectionsEntryType, Value, string]>([
     ['Put', null, 'its body is not an object'],
     ['Put', [1], 'its body is not an object'],

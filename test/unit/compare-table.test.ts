@@ -82,7 +82,7 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     expect(await changesOf(table, 'ann', 1)).toEqual(['1 Put first', '2 Delete', '3 Gap third']);
   });
 
-  test('a change that arrives during the wait is no gap', async () => {
+  test('a change that arrives during the wait is not a gap', async () => {
     const table = new RevisedTable({ per });
     table.put(ownedItem('ann', 1));
     const waits: number[] = [];
@@ -109,7 +109,7 @@ describe.each(['item', 'partition'] as const)('compareTable with a log per %s', 
     expect(await changesOf(table, 'ann', 1)).toEqual(['1 Gap lost', '2 Put second']);
   });
 
-  test('an item that changes after the scan and then changes back is no gap', async () => {
+  test('an item that changes after the scan and then changes back is not a gap', async () => {
     const table = new RevisedTable({ per });
     table.put(ownedItem('ann', 1));
     await table.deliver();

@@ -10,7 +10,7 @@ function read(text: string | Uint8Array, options: Partial<WorkbookOptions> = {})
   return readRows(slicesOf(bytes, 1), { format: 'csv', ...options });
 }
 
-test('fields keep their text, and empty fields are no cells', async () => {
+test('fields keep their text, and empty fields are not cells', async () => {
   expect(await read('a, b ,007\n,,"c, d"\n"",x')).toEqual([
     [0, [0, 'a'], [1, ' b '], [2, '007']],
     [1, [2, 'c, d']],
@@ -38,7 +38,7 @@ test('an empty file has no rows', async () => {
   expect(await read('\ufeff')).toEqual([]);
 });
 
-test('a byte order mark is no text, and chooses UTF-16', async () => {
+test('a byte order mark is not text, and chooses UTF-16', async () => {
   const text = '\ufeffŁódź;€';
   const little = new Uint8Array([...text].flatMap((c) => [c.charCodeAt(0) & 0xff, c.charCodeAt(0) >> 8]));
   const big = little.map((_, i) => little[i ^ 1] ?? 0);

@@ -283,10 +283,10 @@ test.each([
 
 describe('the age of a pending snapshot of a mapped log', () => {
   test.each([
-    ['that of its entry, if the policy has entries', TENS, NOON + 9],
-    ['from the end of the minutes on, if it has minutes', { snapshotEveryMinutes: 60 }, NOON + 3_600],
-    ['unknown, if items have no time', TENS, undefined],
-  ])('is %s', async (_, settings, oldest) => {
+    ['counts from its entry if the policy has entries', TENS, NOON + 9],
+    ['counts from the end of the minutes if it has minutes', { snapshotEveryMinutes: 60 }, NOON + 3_600],
+    ['is unknown if items have no time', TENS, undefined],
+  ])('%s', async (_, settings, oldest) => {
     const orders = new DividedOrders(settings, oldest === undefined ? { ...ORDERS, time: undefined } : ORDERS);
     const log = newLogId();
     await orders.append(log, 12);

@@ -152,7 +152,7 @@ describe('a divide job', () => {
     expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
   });
 
-  test('keeps the distance of the policy if each Snapshot entry lies after the entry that asked', async () => {
+  test('keeps the distance of the policy if each Snapshot entry is after the entry that asked', async () => {
     const sheets = new Sheets();
     const log = await sheets.atRest();
     for (let appended = 0; appended < 38; appended++) {

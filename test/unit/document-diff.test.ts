@@ -64,7 +64,7 @@ describe('the differences between two moments of a document', () => {
     ]);
   });
 
-  test('they reach from an archived segment to the pending entries of the present state', async () => {
+  test('they reach from an archived segment to the pending entries of the current state', async () => {
     const live = await LiveLog.create();
     await live.sheet.edit(set(0, 0, 'A'));
     const noon = new Date(live.sheet.nowMs);

@@ -451,7 +451,7 @@ describe('a newer snapshot', () => {
     expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
   });
 
-  test('that lies beyond the entries that were read waits until they are read', async () => {
+  test('beyond the entries that were read waits until they are read', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
     await live.sheet.snapshot();
@@ -635,7 +635,7 @@ describe('mutate', () => {
   });
 });
 
-test('subscribe refuses a listener that is no function', async () => {
+test('subscribe refuses a listener that is not a function', async () => {
   const document = await (await LiveLog.create()).open();
   for (const observable of [document, document.pendingList]) {
     expect(() => Reflect.apply(observable.subscribe, observable, [undefined])).toThrow(UsageError);

@@ -5,7 +5,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { FedLogs, itemTexts, settled } from '../support/fed-logs.ts';
 import { NOON } from '../support/logs.ts';
 
-/** A log with so many entries. The feed got them one by one. */
+/** A log with this many entries. The feed got them one by one. */
 async function fedLog(entries: number): Promise<{ fed: FedLogs; log: LogId }> {
   const fed = new FedLogs();
   const log = await fed.create();

@@ -70,7 +70,7 @@ describe('an entry of the feed', () => {
 
   test.each([
     ['no list', {}],
-    ['a span that is no list', { spans: [1] }],
+    ['a span that is not a list', { spans: [1] }],
     ['a log id of another length', { spans: [[Uint8Array.of(1), 0, 1]] }],
     ['a text as the log id', { spans: [['a', 0, 1]] }],
     ['half a position', { spans: [[new Uint8Array(16), 0, 1, 0]] }],

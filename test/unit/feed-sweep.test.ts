@@ -250,7 +250,7 @@ test('counts what the stream missed in parts of a sweep that feed at the same ti
   expect(await swept.finish()).toEqual({ spans: 400, missed: 400, ahead: 0, checkpoint: 1 });
 });
 
-test('a rebuilt feed has every log from its first entry on again', { tags: ['I10'] }, async () => {
+test('a rebuilt feed has every log from its first entry onward again', { tags: ['I10'] }, async () => {
   const fed = new FedSheets();
   const { sheets, writer, deps, store, queue } = fed;
   const [one, two] = [await sheets.atRest(2), await sheets.atRest()];

@@ -30,7 +30,7 @@ async function openFeed() {
 }
 
 describe('the feed writer', () => {
-  test('feeds a log from its first entry on, each entry once', { tags: ['I10'] }, async () => {
+  test('feeds a log from its first entry onward, each entry once', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const one = writer();
     expect(await one.add([end(1, 0, 3)])).toEqual({
@@ -179,7 +179,7 @@ describe('the feed writer', () => {
     expect(Object.keys(await fedEnds(store))).toHaveLength(1_000);
   });
 
-  test('after a restart, the feed has each log again from its first entry on', { tags: ['I10'] }, async () => {
+  test('after a restart, the feed has each log again from its first entry onward', { tags: ['I10'] }, async () => {
     const { store, writer } = await openFeed();
     const [one, two] = [writer(), writer()];
     await one.add([end(1, 0, 1), end(2, 0, 8)]);

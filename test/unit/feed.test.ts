@@ -169,7 +169,7 @@ describe('reading the feed', () => {
     expect(await Array.fromAsync(feed.read())).toHaveLength(1);
   });
 
-  test('refuses a checkpoint after the end, and what is no checkpoint', async () => {
+  test('refuses a checkpoint after the end, and numbers that are not checkpoints', async () => {
     const { fed, feed } = await twoLogs();
     const [next, later] = [4, checkpointOf({ segment: 1, entry: 0 })];
     const highest = 2 ** 52 - 1;

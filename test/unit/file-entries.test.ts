@@ -324,7 +324,7 @@ test('an import that dies at any point leaves a whole log, and an orphaned file 
   expect([...outcomes].sort()).toEqual(['0 uploaded, 0 imported', '1 uploaded, 0 imported', '1 uploaded, 1 imported']);
 });
 
-test('a document folds and shows an import before it appends it, and refuses a file that is no workbook', async () => {
+test('a document folds and shows an import before it appends it, and refuses a file that is not a workbook', async () => {
   const live = await LiveLog.create();
   const document = await live.open();
   const save = (text: string) => live.sheet.saveFile(new TextEncoder().encode(text));

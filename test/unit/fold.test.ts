@@ -109,7 +109,7 @@ test.each([1, 20])('a missing body fails only its own entry, %i after the first'
   await blobs.delete([`bodies/${at}`]);
   const folded: Value[] = [];
   const folding = fold(blobs, [page], async (body) => {
-    // Give loads that fail meanwhile time to become unhandled rejections.
+    // Give loads that fail in the meantime time to become unhandled rejections.
     for (let i = 0; i < 5; i++) await setImmediate();
     folded.push(body);
   });

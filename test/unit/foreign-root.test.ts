@@ -256,7 +256,7 @@ describe('a Snapshot entry with a damaged root', () => {
 });
 
 describe('a rebuild', () => {
-  test('a rebuild does not move Last Snapshot to a root that another program writes meanwhile', async () => {
+  test('a rebuild does not move Last Snapshot to a root that another program writes in the meantime', async () => {
     let done = false;
     const interceptor: Interceptor = async (name, effect, ...rest) => {
       if (name === 'replaceRoot' && !done) {

@@ -82,11 +82,11 @@ describe('an import', () => {
     ['no format', {}, 'BODY_INVALID'],
     ['another format', { format: 'ods' }, 'BODY_INVALID'],
     ['an unknown field', { format: 'csv', rows: 1 }, 'BODY_INVALID'],
-    ['a sheet that is no text', { format: 'csv', sheet: 1 }, 'BODY_INVALID'],
-    ['a delimiter that is no text', { format: 'csv', delimiter: 9 }, 'BODY_INVALID'],
+    ['a sheet that is not text', { format: 'csv', sheet: 1 }, 'BODY_INVALID'],
+    ['a delimiter that is not text', { format: 'csv', delimiter: 9 }, 'BODY_INVALID'],
     ['other values', { format: 'csv', values: 'numbers' }, 'BODY_INVALID'],
     ['a negative row', { format: 'csv', row: -1 }, 'BODY_INVALID'],
-    ['a column that is no whole number', { format: 'csv', column: 0.5 }, 'BODY_INVALID'],
+    ['a column that is not a whole number', { format: 'csv', column: 0.5 }, 'BODY_INVALID'],
     ['a row outside the sheet', { format: 'csv', row: 2 ** 32 }, 'SHEET_LIMIT'],
     ['a column outside the sheet', { format: 'csv', column: 2 ** 20 - 1 }, 'SHEET_LIMIT'],
     ['a sheet of a CSV file', { format: 'csv', sheet: 'Cities' }, 'WORKBOOK_INVALID'],
@@ -100,7 +100,7 @@ describe('an import', () => {
     });
   });
 
-  test('an entry without a file stops the log, and so does a file that is no CSV', async () => {
+  test('an entry without a file stops the log, and so does a file that is not CSV', async () => {
     const sheet = await SheetLog.create();
     await sheet.append({ type: 'Import', version: 1, body: importBody(CSV) });
     const stopped = { outcome: 'stopped', stop: { code: 'BODY_INVALID', entry: 1 } };

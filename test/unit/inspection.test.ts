@@ -207,7 +207,7 @@ describe('items that do not fit', () => {
     [
       'a number that is not whole',
       [order('2', 0), order('2', 0.5)],
-      { "attribute 'sk' is '0.5', not a whole number from 0": ['order#2, 0.5'] },
+      { "attribute 'sk' is '0.5', not a whole number of at least 0": ['order#2, 0.5'] },
     ],
     [
       'an id that is too long',
@@ -283,7 +283,7 @@ describe('no mapping is proposed', () => {
       'the bytes of UUIDs as partition key',
       { ...PK_SK, partition: { name: 'pk', type: 'B' } },
       (n) => ({ ...order('1', n), pk: { B: Uint8Array.from([0xff, 0x80, n, 0xc0]) } }),
-      'the partition key is Binary and no text in UTF-8, such as the bytes of a UUID; the id of a log is text',
+      'the partition key is Binary and not UTF-8 text, such as the bytes of a UUID; the id of a log is text',
     ],
     [
       'no sort key',
@@ -305,7 +305,7 @@ describe('no mapping is proposed', () => {
     expect(found).toMatchObject([{ reason, count: 3 }]);
   });
 
-  test('for logs whose item at 0 is no entry but a head item, which it names', () => {
+  test('for logs whose item at 0 is not an entry but a head item, which it names', () => {
     const head = (id: string) => ({ pk: { S: `order#${id}` }, sk: { N: '0' }, latest: { N: '3' } });
     const proposal = propose(sampleOf(['1', '2'].flatMap((id) => [head(id), ...log(id, 3, 1)])));
     expect(proposal.mapping).toBeUndefined();

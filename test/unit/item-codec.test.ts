@@ -255,7 +255,7 @@ describe('entry items', () => {
     ['an integer with a fraction of zeros', { N: '-5.00' }, -5],
     ['a large integer with an exponent', { N: '+1.152921504606846977E18' }, 1152921504606846977n],
     ['an integer with an exponent and no digit before the point', { N: '.9007199254740993e+16' }, 9007199254740993n],
-    ['a larger integer with zeros that are no digits', { N: '00123456789012345670000' }, 1.2345678901234567e20],
+    ['a larger integer with zeros that are not digits', { N: '00123456789012345670000' }, 1.2345678901234567e20],
     ['a list of decimals of more digits', { L: [{ N: '-0.123456789012345678' }] }, ['-0.123456789012345678']],
     ['a map with a larger integer', { M: { n: { N: '18446744073709551616' } } }, { n: '18446744073709551616' }],
     ['a number set with both', { NS: ['1.2345678901234567891E-5', '7'] }, ['0.000012345678901234567891', 7]],
@@ -439,7 +439,7 @@ describe('segment items', () => {
   test.each<[string, Item]>([
     ['an archive without a hash', { A: { S: ARCHIVE_7 } }],
     ['an empty archive name', { A: { S: '' } }],
-    ['an archive name that is no String', { A: { M: { bucket: { S: 'b' }, parts: { NS: ['1', '2'] } } } }],
+    ['an archive name that is not a String', { A: { M: { bucket: { S: 'b' }, parts: { NS: ['1', '2'] } } } }],
     ['a hash of another length', { A: { S: ARCHIVE_7 }, H: { B: new Uint8Array(31) } }],
     ['a hash that is not Binary', { A: { S: ARCHIVE_7 }, H: { S: 'a7' } }],
     ['the archive of another log', { A: { S: archiveKey(OTHER_LOG, 7, '0'.repeat(32)) }, H }],

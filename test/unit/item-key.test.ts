@@ -57,7 +57,7 @@ describe('the key of an item', () => {
   test.each<[string, Item]>([
     ['a missing attribute', { id: { S: 'a' } }],
     ['an attribute of another type', { id: { S: 'a' }, at: { BOOL: true } }],
-    ['a text that is no number', { id: { S: 'a' }, at: { N: 'one' } }],
+    ['a text that is not a number', { id: { S: 'a' }, at: { N: 'one' } }],
     ['an attribute of every object', { id: { S: 'a' }, constructor: { S: 'a' } }],
   ])('is refused with %s', (_, keys) => {
     expect(() => itemKey({ keyNames: ['id', 'constructor' in keys ? 'toString' : 'at'] }, keys)).toThrow(UsageError);

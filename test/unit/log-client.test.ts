@@ -347,7 +347,7 @@ describe('addEntry', () => {
   test.each<[string, object, object]>([
     ['no plain object', new Map([['a', 1]]), { code: 'USAGE' }],
     ['an array', ['a'], { code: 'USAGE' }],
-    ['a correlation that is no text', { correlation: 7 }, { code: 'USAGE' }],
+    ['a correlation that is not text', { correlation: 7 }, { code: 'USAGE' }],
     ['a causation that is null', { causation: null }, { code: 'USAGE' }],
     ['a date', { when: new Date(0) }, { code: 'VALUE_UNSUPPORTED' }],
     ['a number that DynamoDB cannot hold', { n: 1e300 }, { code: 'VALUE_UNSUPPORTED' }],
@@ -378,11 +378,11 @@ describe('addEntry', () => {
   const by = (client: unknown, mutation: unknown) => ({ ...set(1), ...untyped({ once: { client, mutation } }) });
   test.each([
     ['an empty client', [by('', 1)]],
-    ['a client that is no text', [by(7, 1)]],
+    ['a client that is not text', [by(7, 1)]],
     ['a long client', [by('x'.repeat(257), 1)]],
     ['a client with a lone surrogate', [by('\ud800', 1)]],
     ['mutation 0', [by('laptop', 0)]],
-    ['a mutation that is no number', [by('laptop', '1')]],
+    ['a mutation that is not a number', [by('laptop', '1')]],
     ['a mutation that is a fraction', [by('laptop', 1.5)]],
     ['mutation 2^53', [by('laptop', 2 ** 53)]],
     ['the same mutation twice', [by('laptop', 1), by('phone', 1), by('laptop', 1)]],
@@ -771,7 +771,7 @@ describe('query', () => {
     expect(await positions({ from: at(1, 1), to: at(1, 1) })).toEqual([]);
   });
 
-  test('it ends after a limit, and at the end of the log if the bound lies beyond', async () => {
+  test('it ends after a limit, and at the end of the log if the bound is beyond', async () => {
     const { client, log } = await logOfTwoSegments();
     const all = await allEntries((await client.query(log, { from: 'start' })).entries);
     const seen: Entry[] = [];

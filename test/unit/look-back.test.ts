@@ -177,7 +177,7 @@ describe('the state at a position', () => {
     expect(new Set(positions.map(formatPosition)).size).toBe(positions.length);
   });
 
-  test('a snapshot of another version is no base, and the load does not start from the beginning', async () => {
+  test('a snapshot of another version is not a base, and the load does not start from the beginning', async () => {
     const [old, version] = [versionedSheet(1), versionedSheet(2)];
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));

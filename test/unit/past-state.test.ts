@@ -112,7 +112,7 @@ describe('the state of a document at a moment', () => {
     }
   });
 
-  test('other values are no moments, and a closed document has none', async () => {
+  test('other values are not moments, and a closed document has none', async () => {
     const document = await (await edited('A')).open();
     await expect(document.at({ segment: -1, entry: 0 })).rejects.toThrow(PositionInvalidError);
     await expect(document.at(new Date(Number.NaN))).rejects.toThrow(UsageError);

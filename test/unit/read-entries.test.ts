@@ -340,7 +340,7 @@ describe('stale reads', () => {
     expect(await read(store, { from: at(1, 0), to: 'end' })).toEqual(places(1, 0, 10));
   });
 
-  test('a read continues into a segment that was started meanwhile', async () => {
+  test('a read continues into a segment that was started in the meantime', async () => {
     const store = new MemoryLogStore();
     await build(store, [3, 5]);
     expect(await readOpen(store, { from: at(0, 0), to: 'end', newestSegment: 0 })).toHaveLength(8);

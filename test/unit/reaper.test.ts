@@ -113,7 +113,7 @@ describe('Reaper', () => {
     });
   });
 
-  test('it removes an object a grace period after it was condemned, however many collections run meanwhile', async () => {
+  test('it removes an object a grace period after it was condemned, however many collections run in the meantime', async () => {
     const { bucket, before } = await condemned();
     let record = before;
     for (let times = 0; times < 4; times++) {

@@ -556,7 +556,7 @@ describe('a rebuild in several runs', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('it continues from a rebuilt snapshot, also with a reducer that was deployed meanwhile', async () => {
+  test('it continues from a rebuilt snapshot, also with a reducer that was deployed in the meantime', async () => {
     const { sheet, positions } = await builtSheet();
     const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
     await rebuild(sheet, deps);

@@ -212,7 +212,7 @@ describe('a log store behind a server', () => {
     ['a body of 300 KB', { body: { format: 'bytes', bytes: new Uint8Array(300_000).fill(0x61) } }],
     ['a body of JSON text of 17 KB', { body: { format: 'json', text: JSON.stringify(long(17_000)) } }],
     ['a native body of 17 KB', { body: { format: 'native', value: { text: long(17_000) } } }],
-    ['a body that is no value', { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 0xc1) } }],
+    ['a body that is not a value', { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 0xc1) } }],
     ['an id of 100 KB', { id: new Uint8Array(100_000) }],
     ['a type of 100 KB', { type: long(100_000) }],
     ['a time beyond all limits', { created: 1e12 }],

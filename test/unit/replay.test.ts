@@ -38,7 +38,7 @@ async function forge(sheet: SheetLog, position: Position, by: Position): Promise
 }
 
 describe('replay', () => {
-  test('it agrees with the newest snapshot, from the first entry on', async () => {
+  test('it agrees with the newest snapshot, from the first entry onward', async () => {
     const { sheet, second } = await twoSnapshots();
     const stateHash = await sheet.stateHash(second);
     expect(await replayed(sheet)).toEqual({

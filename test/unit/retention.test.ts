@@ -143,7 +143,7 @@ describe('planRetention: segments that may expire', () => {
       jobs: [],
     },
     {
-      name: 'part of a day where keepDays is no whole number',
+      name: 'part of a day where keepDays is not a whole number',
       policy: { keepDays: 0.5 },
       segments: old(),
       day: 0.5,

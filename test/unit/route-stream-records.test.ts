@@ -76,7 +76,7 @@ describe('route', () => {
     expect(await jobsIn(deps.queue)).toEqual([job(0, 0), job(0, 7), job(1, 0), job(3, 5, B)]);
   });
 
-  test('any other record makes no job and is no error', async () => {
+  test('any other record makes no job and is not an error', async () => {
     const deps = open();
     const records = [
       record({ type: 'Set', body: { format: 'json', text: '{}' } }),

@@ -133,7 +133,7 @@ describe('an item of an application', () => {
       'with a time in ISO 8601',
       { time: { name: 'ts', format: 'ms' } },
       {},
-      'not a time from 1970 on in epoch milliseconds',
+      'not a time in 1970 or later in epoch milliseconds',
       'time',
     ],
     [
@@ -175,10 +175,10 @@ describe('the item of an entry', () => {
     ['has no number', { Q: undefined }],
     ['has the number 0', { Q: { N: '0' } }],
     ['is virtual', { T: { S: 'logfold End Segment' } }],
-    ['has JSON as its body that is no text', { B: { S: '{"a":1}' } }],
+    ['has JSON as its body that is not text', { B: { S: '{"a":1}' } }],
     ['has JSON as its body that is malformed', { B: { S: '"' } }],
-    ['has MessagePack as its body that is no bytes', { B: { B: Uint8Array.of(1) } }],
-    ['has bytes as its body that are no MessagePack', { B: { B: Uint8Array.of(0xc1) } }],
+    ['has MessagePack as its body that is not bytes', { B: { B: Uint8Array.of(1) } }],
+    ['has bytes as its body that are not MessagePack', { B: { B: Uint8Array.of(0xc1) } }],
   ])('is not translated back if it %s', (_, changes) => {
     const item = decodeItemLine(encodeItemLine({ ...translated, ...changes }));
     expect(() => toApplicationItem(orders(), item)).toThrow(
@@ -232,8 +232,8 @@ describe('a key', () => {
   });
 
   test.each<[string, Partial<MappingDocument>, StoredItem, RegExp]>([
-    ['a fraction', {}, { sk: { N: '1.5' } }, /'sk' is '1.5', not a whole number from 0/],
-    ['negative', {}, { sk: { N: '-1' } }, /'sk' is '-1', not a whole number from 0/],
+    ['a fraction', {}, { sk: { N: '1.5' } }, /'sk' is '1.5', not a whole number of at least 0/],
+    ['negative', {}, { sk: { N: '-1' } }, /'sk' is '-1', not a whole number of at least 0/],
     ['text', {}, { sk: { S: '1' } }, /'sk' is not a Number/],
     ['missing', {}, {}, /'sk' is not a Number/],
     ['too large', {}, { sk: { N: '9007199254740993' } }, /'sk' is '9007199254740993', a number above/],
@@ -339,7 +339,7 @@ describe('a mapping', () => {
 });
 
 describe('a ready-made mapping', () => {
-  test.each(MAPPING_NAMES)('%s has a name that is no file and no JSON', (name) => {
+  test.each(MAPPING_NAMES)('%s has a name that is neither a file nor JSON', (name) => {
     expect(isMappingName(name)).toBe(true);
     expect(isMappingName(`${name}.json`)).toBe(false);
     expect(readMapping(name)?.partitionKey.prefix).toBe(name === 'logfold' ? undefined : '');
@@ -349,7 +349,7 @@ describe('a ready-made mapping', () => {
     expect(readMapping('pk-sk:order')?.partitionKey).toEqual({ name: 'pk', type: 'S', prefix: 'order#', suffix: '' });
     expect(readMapping('castore:A:B')?.partitionKey.prefix).toBe('A:B#');
     expect(() => readMapping('castore:{id}')).toThrow(expect.objectContaining({ code: 'MAPPING_INVALID' }));
-    expect(() => readMapping('logfold:x')).toThrow("'logfold:x' is no ready-made schema mapping");
+    expect(() => readMapping('logfold:x')).toThrow("'logfold:x' is not a ready-made schema mapping");
   });
 
   test('is absent for logfold itself, whose items are entries already', () => {

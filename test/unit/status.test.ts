@@ -123,7 +123,7 @@ describe('status', () => {
       const { sheet, deps } = await leaving();
       const usage = new MeteredBlobStore(sheet.blobs);
       const whole = await logStatus({ ...deps, blobs: usage }, sheet.log);
-      // The note that says why a log is stopped; the newest root lies in its entry.
+      // The note that says why a log is stopped; the newest root is in its entry.
       expect(usage.usage().gets).toBe(1);
       const archive = (await sheet.segmentItem(1)).archive?.key ?? '';
       await sheet.blobs.delete([archive]);
@@ -189,7 +189,7 @@ test('a malformed segment of any owner keeps no log from the list', async () => 
   const [log, torn] = [newLogId(), newLogId()];
   await store.putSegment({ log: torn, segment: 0, created: -1 });
   await store.putSegment({ log, segment: 0, created: NOON / 1000 });
-  const stranger = new ItemInvalidError('S is no id of a segment');
+  const stranger = new ItemInvalidError('S is not an id of a segment');
   const scanned: Pick<LogStore, 'allSegments'> = {
     async *allSegments(part, onInvalid) {
       onInvalid?.(stranger);

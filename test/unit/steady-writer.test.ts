@@ -32,7 +32,7 @@ import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { StreamedTable } from '../support/stores/streamed-table.ts';
 
 // Every conditional write of a worker, while an application appends to the log before each of its
-// requests. It must take effect, with as many requests as beside a quiet application.
+// requests. It must take effect, with as many requests as alongside a quiet application.
 
 const ARCHIVED: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, graceSeconds: 3600 };
 
@@ -280,7 +280,7 @@ describe('beside an application that appends before each of its requests', () =>
     const intercept: Interceptor = async (_, effect) => {
       requests++;
       await fed.append(log, 1);
-      // The other writer of the feed never pauses beside the divide job.
+      // The other writer of the feed never pauses alongside the divide job.
       if (isFed) await fed.feed(log);
       return effect();
     };

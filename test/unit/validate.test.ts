@@ -119,7 +119,7 @@ describe('a reducer that validates new entries', () => {
     expect(await collectionsOf(document.state).scalar('balance')).toBe(5);
   });
 
-  test('a validate that is no function is refused', async () => {
+  test('a validate that is not a function is refused', async () => {
     const live = await LiveLog.create();
     const opened = Reflect.apply(live.open, live, [{ reducer: { ...collections, validate: 1 } }]);
     await expect(opened).rejects.toThrow(ReducerInvalidError);

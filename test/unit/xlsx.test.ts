@@ -181,7 +181,7 @@ describe('a wrong file is an error that says what to do:', () => {
   test('a file that ends early', async () => {
     const bytes = await xlsxBytes({ sheets: { Data: [CELL] } });
     for (const length of [3, 100, bytes.length - 30, bytes.length - 1]) {
-      await expectInvalid(bytes.subarray(0, length), length === 3 ? 'no ZIP archive' : 'damaged');
+      await expectInvalid(bytes.subarray(0, length), length === 3 ? 'not a ZIP archive' : 'damaged');
     }
   });
 
@@ -206,7 +206,7 @@ describe('a wrong file is an error that says what to do:', () => {
 
   test('another ZIP archive', async () => {
     const bytes = Buffer.concat(await Array.fromAsync(zipArchive([{ name: 'a.txt', content: ['a'] }])));
-    await expectInvalid(bytes, 'no XLSX workbook');
+    await expectInvalid(bytes, 'not an XLSX workbook');
   });
 
   test('a text file', async () => {

@@ -20,7 +20,7 @@ export interface ItemChange {
 
 /**
  * Changes items of a segment in one transaction that checks the segment's expiry. A missing item is
- * no error.
+ * not an error.
  * @returns whether the segment has this expiry; if not, nothing was changed
  */
 export async function changeTogether(

@@ -15,7 +15,7 @@ export interface FedTableNames {
   readonly feedTable: string | undefined;
 }
 
-/** @throws UsageError if the feed would lie in a table of the logs */
+/** @throws UsageError if the feed would be in a table of the logs */
 export function requireOwnFeedTable({ entryTable, segmentTable, feedTable }: FedTableNames): void {
   if (feedTable !== entryTable && feedTable !== segmentTable) return;
   throw new UsageError(`the table '${feedTable}' is one of the logs, so it cannot have the feed too`, {

@@ -22,7 +22,7 @@ export interface DynamoDbGroupStoreOptions {
   readonly meter?: Meter;
 }
 
-/** The partition of all groups. No log and no segment has a key of so few bytes. */
+/** The partition of all groups. No log and no segment has a key of that few bytes. */
 const PARTITION = new TextEncoder().encode('groups');
 /** Bytes of the hash of a name that make its sort key. DynamoDB's numbers hold 15 bytes. */
 const HASH_BYTES = 12;

@@ -40,7 +40,7 @@ export class DynamoDbSegmentLife {
     this.#segmentTable = segmentTable;
   }
 
-  /** As {@link LogStore.removeForeign}. */
+  /** Like {@link LogStore.removeForeign}. */
   removeForeign({ log, segment, entry }: ItemPlace, attributes: Item): Promise<boolean> {
     const names = Object.keys(attributes);
     const same = sameAttributes(attributes, names);
@@ -53,7 +53,7 @@ export class DynamoDbSegmentLife {
     });
   }
 
-  /** As {@link LogStore.setArchive}. */
+  /** Like {@link LogStore.setArchive}. */
   async setArchive(segment: Segment, { key, hash, root }: NewArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     const same = sameAttributes(encodeSegment(segment), ['L']);
@@ -84,7 +84,7 @@ export class DynamoDbSegmentLife {
     return stored?.archive !== undefined && sameArchive(stored.archive, { key, hash });
   }
 
-  /** As {@link LogStore.replaceArchive}. */
+  /** Like {@link LogStore.replaceArchive}. */
   async replaceArchive(segment: Segment, { key, hash, root }: ReplacementArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     if (segment.archive === undefined) return false;
@@ -113,7 +113,7 @@ export class DynamoDbSegmentLife {
     return stored?.archive !== undefined && sameArchive(stored.archive, { key, hash });
   }
 
-  /** As {@link LogStore.setExpiration}. */
+  /** Like {@link LogStore.setExpiration}. */
   async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const same = sameAttributes(encodeSegment(segment), CHANGING);
     const wanted = encodeSegment({ ...segment, expiry: to });
@@ -133,7 +133,7 @@ export class DynamoDbSegmentLife {
     return stored !== undefined && isDeepStrictEqual(encodeSegment(stored), wanted);
   }
 
-  /** As {@link LogStore.setEntryExpiry}. */
+  /** Like {@link LogStore.setEntryExpiry}. */
   async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
     const change = changeAttributes(expires === undefined ? {} : { X: { N: String(expires) } }, ['X']);
     return this.#requests.update({
@@ -145,7 +145,7 @@ export class DynamoDbSegmentLife {
     });
   }
 
-  /** As {@link LogStore.deleteEntries}. */
+  /** Like {@link LogStore.deleteEntries}. */
   async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
     checkBatchItems(entries.length);
     // DynamoDB refuses a batch that names an item twice.
@@ -156,12 +156,12 @@ export class DynamoDbSegmentLife {
     );
   }
 
-  /** As {@link LogStore.expireEntries}. */
+  /** Like {@link LogStore.expireEntries}. */
   expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     return this.#changeTogether(leaving, entries, how);
   }
 
-  /** As {@link LogStore.unexpireEntries}. */
+  /** Like {@link LogStore.unexpireEntries}. */
   unexpireEntries(place: SegmentPlace, entries: readonly number[]): Promise<boolean> {
     return this.#changeTogether({ ...place, expiry: { state: 'on hold' } }, entries, 'keep');
   }
@@ -189,7 +189,7 @@ export class DynamoDbSegmentLife {
     return { ...place, write: { Update: update } };
   }
 
-  /** As {@link LogStore.putItems}. */
+  /** Like {@link LogStore.putItems}. */
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);
     await this.#requests.batchWrite(
@@ -198,7 +198,7 @@ export class DynamoDbSegmentLife {
     );
   }
 
-  /** As {@link LogStore.putSegment}. */
+  /** Like {@link LogStore.putSegment}. */
   async putSegment(segment: Segment): Promise<boolean> {
     return (await this.#requests.create([{ table: this.#segmentTable, item: encodeSegment(segment) }])).written;
   }

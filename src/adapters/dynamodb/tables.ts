@@ -12,7 +12,7 @@ export interface TablesOptions extends DynamoDbLogStoreOptions {
 
 /**
  * The logs of two tables. With a mapping, the Entry table is the application's, and everything that
- * logfold writes lies in the Segment table.
+ * logfold writes is in the Segment table.
  */
 export function openTables({ mapping, now, ...options }: TablesOptions): DynamoDbLogStore | MappedLogStore {
   if (mapping === undefined) return new DynamoDbLogStore(options);

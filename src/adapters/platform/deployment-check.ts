@@ -93,7 +93,7 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
 
 /**
  * Checks that the Entry table's stream brings its new entries to the stream function, in one
- * request. Jobs, sweeps and replays work without the stream, so this is no part of
+ * request. Jobs, sweeps and replays work without the stream, so this is not part of
  * {@link checkDeployment}.
  * @throws DeploymentInvalidError if the stream is off, is another one or lacks new images; it names
  * the template's parameter

@@ -37,7 +37,7 @@ interface Watched {
   readonly fail: (error: FoldFailedError) => void;
   /** The steps of the draft at the last tick. */
   step: number;
-  /** Ticks since the fold, or its present slice of a file, began. */
+  /** Ticks since the fold, or its current slice of a file, began. */
   ticks: number;
   /** Ticks at which the draft did nothing for the reducer. */
   idleTicks: number;

@@ -45,8 +45,8 @@ export interface CheckedSettings extends Pick<LogsDeps, 'parseLog'> {
 
 /**
  * Checks the options that an application gives.
- * @throws UsageError if a name is not a string or is empty, `cacheBytes` is no number from 0 on,
- * `types` are not two types, or both `types` and a mapping are given
+ * @throws UsageError if a name is not a string or is empty, `cacheBytes` is not a number of at
+ * least 0, `types` are not two types, or both `types` and a mapping are given
  * @throws MappingInvalidError if the mapping is wrong
  */
 export function checkOptions(

@@ -51,7 +51,7 @@ export type LogAnswer = ReadLines | { readonly error: ErrorMessage };
 /** The items that were found, each as a line of DynamoDB JSON. */
 export interface ReadLines {
   readonly lines: readonly string[];
-  /** The number from which on the range has not been read; absent if all of it has been read. */
+  /** The number from which the range has not been read; absent if all of it has been read. */
   readonly next?: number | undefined;
 }
 

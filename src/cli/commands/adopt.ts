@@ -25,7 +25,7 @@ the mapping that they had.`;
 export function adoptCommand() {
   return command('adopt', "Register the logs that are already in your application's table.")
     .argument('[log]', 'the log; by default, all logs of the table', parse.log)
-    .option('--read-units <n>', 'use at most so many read units per second for the scan', parse.count, READ_UNITS)
+    .option('--read-units <n>', 'use at most this many read units per second for the scan', parse.count, READ_UNITS)
     .option('--snapshot-every-entries <n>', 'items between two snapshots', parse.count)
     .option('--segment-every-entries <n>', 'items of a segment; a multiple of the items of a snapshot', parse.count)
     .option(

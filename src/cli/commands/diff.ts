@@ -20,13 +20,13 @@ A moment is the state before an entry, such as 0/17, or after all entries up to 
 Without an offset, a time is UTC, and a date is its midnight.
 
 Rows and columns of a sheet keep their identity when others are inserted or deleted. So rows and columns come first, and
-a cell that only moved with its row is no change. A row that was deleted and inserted again has moved, without its
-cells. Positions count from 0. Those of removed rows, columns and cells are positions before, all others afterwards.
+a cell that only moved with its row is not a change. A row that was deleted and inserted again has moved, without its
+cells. Positions count from 0. Removed rows, columns and cells have their position before, all others afterwards.
 Cells come in no particular order.
 
 With --json, the changes of a sheet are {"kind":"rows","change":"inserted","to":…,"count":…}, "removed" with "from", or
 "moved" with both, the same with "columns", and {"kind":"cell","before":{"row":…,"column":…,"value":…},"after":{…}}.
-Those of other states are {"kind":"meta","name":…,"before":…,"after":…} and
+The changes of other states are {"kind":"meta","name":…,"before":…,"after":…} and
 {"kind":"item","map":…,"key":…,"before":…,"after":…}. Without "before" it was added, without "after" removed.`;
 
 export function diffCommand() {

@@ -92,7 +92,7 @@ async function readRevisions(
   return revisions;
 }
 
-/** The keys that a text may mean. The present keys of a map have one kind. */
+/** The keys that a text may mean. The current keys of a map have one kind. */
 function keysOf(document: Document, map: string, text: string): readonly Key[] {
   const { kind } = document.map(map);
   if (kind === 'string') return [text];

@@ -30,9 +30,9 @@ writes nothing to the table and needs no other table and no bucket.`;
 export function inspectCommand() {
   return command('inspect', 'Sample a table of your application, and propose a mapping of its items to entries.')
     .argument('<table>', 'the table')
-    .option('--sample <n>', 'read so many items, and at most so many of each partition', parse.count, SAMPLE)
-    .option('--partitions <n>', 'read so many partitions from their first item on', parse.count, PARTITIONS)
-    .option('--read-units <n>', 'use at most so many read units per second', parse.count, READ_UNITS)
+    .option('--sample <n>', 'read this many items, and at most this many of each partition', parse.count, SAMPLE)
+    .option('--partitions <n>', 'read this many partitions from their first item onward', parse.count, PARTITIONS)
+    .option('--read-units <n>', 'use at most this many read units per second', parse.count, READ_UNITS)
     .option('--output <file>', 'write the mapping into this file')
     .addHelpText('after', HELP)
     .addHelpText(

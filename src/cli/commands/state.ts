@@ -11,7 +11,7 @@ import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, type ShownState } from '../moment.ts';
 import { type TableRow, textTable } from '../text-table.ts';
 
-/** Maps with up to so many items and edits are counted, although this reads them. */
+/** Maps with up to this many items and edits are counted, although this reads them. */
 const COUNTED = 1_000;
 
 /** A part of a state, as a document for programs and as text. */
@@ -95,7 +95,7 @@ interface MapSummary {
   /** The kind of its keys. */
   readonly keys: string;
   readonly items: number;
-  /** Whether the map has exactly so many items. If not, buffered edits may add or remove some. */
+  /** Whether the map has exactly this many items. If not, buffered edits may add or remove some. */
   readonly isExact: boolean;
   /** Edits in the write buffer. */
   readonly buffered: number;

@@ -90,7 +90,7 @@ export function tableCommand() {
     .option('--wait <duration>', 'for compare: look again after this time; by default a later run does', parseDuration)
     .option(
       '--read-units <n>',
-      `for compare: use at most so many read units of the table per second; default: ${READ_UNITS}`,
+      `for compare: use at most this many read units of the table per second; default: ${READ_UNITS}`,
       parse.count,
     )
     .addHelpText('after', HELP)
@@ -144,7 +144,7 @@ function checkOptions(action: Action, key: string | undefined, options: TableOpt
   }
 }
 
-/** @throws UsageError if the text is no time */
+/** @throws UsageError if the text is not a time */
 function parseTime(text: string): Date {
   const moment = parseMoment(text);
   if (moment instanceof Date) return moment;

@@ -27,7 +27,7 @@ export interface ItemChange {
   readonly id: string;
   /** The item's version. A deletion counts. */
   readonly version: number;
-  /** The present value; undefined if the item is deleted. */
+  /** The current value; undefined if the item is deleted. */
   readonly value: Value | undefined;
 }
 
@@ -105,7 +105,7 @@ export class Collection {
 
   /**
    * The items in order of id, or those of a range of ids.
-   * @throws UsageError if the limit is not a whole number from 0 on
+   * @throws UsageError if the limit is not a whole number of at least 0
    */
   async *items({ from, to, limit = Number.POSITIVE_INFINITY }: IdRange = {}): AsyncGenerator<CollectionItem> {
     if (limit !== Number.POSITIVE_INFINITY) checkNatural('the limit of a range', limit);
@@ -132,7 +132,7 @@ export class Collection {
    * once. Reads the changes after that version and the values of these items, and nothing else. A
    * reader that has them all is at {@link version}.
    * @param version the version up to which the caller knows the collection; 0 for nothing
-   * @throws UsageError if the version is not a whole number from 0 on
+   * @throws UsageError if the version is not a whole number of at least 0
    */
   async *changesSince(version: number): AsyncGenerator<ItemChange> {
     checkNatural('a version', version);
@@ -148,5 +148,5 @@ export class Collection {
 
 function checkNatural(what: string, number: number): void {
   if (Number.isSafeInteger(number) && number >= 0) return;
-  throw new UsageError(`${what} is ${String(number)}, not a whole number from 0 on`);
+  throw new UsageError(`${what} is ${String(number)}, not a whole number of at least 0`);
 }

@@ -37,7 +37,7 @@ export function sameItem(a: Item | undefined, b: Item | undefined): boolean {
 
 /**
  * Reads an item in a body or a state, in canonical form.
- * @throws ItemInvalidError if the value is no item of DynamoDB
+ * @throws ItemInvalidError if the value is not an item of DynamoDB
  */
 export function itemOfValue(value: Value): Item {
   if (!isObject(value)) throw new ItemInvalidError('an item of DynamoDB is not an object');

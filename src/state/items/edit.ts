@@ -47,7 +47,7 @@ export function parseItemEdit(change: RevisionChange, body: Value): ItemEdit {
   const unknown = Object.keys(others);
   if (unknown.length > 0) throw bodyInvalid(change, `its body has the unknown field '${unknown[0]}'`);
   if (typeof revision !== 'number' || !Number.isSafeInteger(revision) || revision < 1) {
-    throw bodyInvalid(change, `'revision' is not a whole number from 1 on`);
+    throw bodyInvalid(change, `'revision' is not a whole number of at least 1`);
   }
   if ((stream === undefined) !== (sequence === undefined)) {
     throw bodyInvalid(change, `its body has only one of 'stream' and 'sequence'`);
@@ -70,7 +70,7 @@ export function parseItemEdit(change: RevisionChange, body: Value): ItemEdit {
 
 function textOf(type: string, field: string, text: Value | undefined, most = MAX_TEXT): string {
   if (typeof text === 'string' && text !== '' && text.length <= most) return text;
-  throw bodyInvalid(type, `'${field}' is not a text of 1 to ${most} UTF-16 code units`);
+  throw bodyInvalid(type, `'${field}' is not text of 1 to ${most} UTF-16 code units`);
 }
 
 function readItem(type: string, item: Value): ItemRevision['item'] & {} {

@@ -16,7 +16,7 @@ const utf8 = new TextEncoder();
  * written differently. A text of more than 1,024 UTF-16 code units is replaced by `sha256:` and its
  * hash.
  * @param keys an item, or only its key
- * @throws UsageError if an attribute of the key is missing, or is no String, Number or Binary
+ * @throws UsageError if an attribute of the key is missing, or is not a String, Number or Binary
  */
 export function itemKey({ keyNames }: { readonly keyNames: KeyNames }, keys: StoredItem): string {
   const text = keyText(keyNames, keys);

@@ -45,7 +45,7 @@ export function itemRevisionValue({ revision, change, created, ...rest }: ItemRe
 /**
  * Reads a value of the map `items`. Its field `stream` and `sequence` name the newest record of a
  * stream that gave this revision or one before it.
- * @throws ItemInvalidError if the value is no revision
+ * @throws ItemInvalidError if the value is not a revision
  */
 export function readItemRevision(value: Value): ItemRevision {
   const { revision, change, created, item, actor, stream, sequence } = isObject(value) ? value : {};

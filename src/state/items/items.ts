@@ -4,7 +4,7 @@ import type { ReducerDraft } from '../reducer.ts';
 import { type ItemRevision, readItemRevision } from './item-revision.ts';
 import { itemsMap, TABLE_NAME, TIME_NAME } from './reducer.ts';
 
-/** The present state of a document, a state of the past, or the draft of a reducer. */
+/** The current state of a document, a state of the past, or the draft of a reducer. */
 export type ItemsState = ReducerDraft | { readonly draft: ReducerDraft };
 
 /** The newest revision of an item that exists. */

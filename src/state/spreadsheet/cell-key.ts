@@ -17,7 +17,7 @@ const STRIPE_SPAN = MAX_ROWS * ROW_SPAN;
 /**
  * A cell's key, from the ids of its row and column: column stripe (13 bits), row (32), column in
  * its stripe (7). Cells of neighbouring rows and columns have neighbouring keys, so a rectangle
- * lies in few leaves.
+ * is in few leaves.
  */
 export function cellKey(row: number, column: number): number {
   // Most cells are in the first stripe. Products with its 0 would be floating point numbers, which

@@ -59,7 +59,8 @@ const LIMITS = `Stay within rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COL
 // A plain loop with indexes, since it runs for every cell of every entry, often in a process that
 // has just started.
 function checkCells(cells: readonly Value[]): readonly CellEdit[] {
-  if (!cells.every(isCell)) throw bodyInvalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
+  if (!cells.every(isCell))
+    throw bodyInvalid('Set', 'a cell is not [row, column, value] with whole numbers of at least 0');
   for (let i = 0; i < cells.length; i++) {
     const cell = at(cells, i);
     checkCellPlace(cell[0], cell[1]);

@@ -52,8 +52,8 @@ function parseImport(body: Value): SheetImport & { readonly rules: RulesNumber }
   }
   if (!isOptionalText(sheet)) throw invalid("'sheet' is not a text");
   if (!isOptionalText(delimiter)) throw invalid("'delimiter' is not a text");
-  if (!isOptionalPlace(row)) throw invalid("'row' is not a whole number from 0");
-  if (!isOptionalPlace(column)) throw invalid("'column' is not a whole number from 0");
+  if (!isOptionalPlace(row)) throw invalid("'row' is not a whole number of at least 0");
+  if (!isOptionalPlace(column)) throw invalid("'column' is not a whole number of at least 0");
   return { format, sheet, delimiter, values, formulas, row, column, rules };
 }
 

@@ -51,7 +51,7 @@ function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
 }
 
 /**
- * Sets cells from an index on. Returns no promise if nothing must be fetched, which is nearly
+ * Sets cells from an index onward. Returns no promise if nothing must be fetched, which is nearly
  * always the case.
  */
 function setCells(sheet: Sheet, cells: readonly CellEdit[], from: number): void | Promise<void> {

@@ -25,7 +25,8 @@ export interface CellChange {
 /**
  * The differences between two sheets: first the changes of rows, then of columns, then the cells.
  * Rows and columns keep their identity when they move: a cell that only moved with its row or
- * column is no difference. The cells of a removed row are. The order of the cells is not promised.
+ * column is not a difference. The cells of a removed row are. The order of the cells is not
+ * promised.
  *
  * Positions before a change are those of the first sheet, positions after it those of the second.
  * So three steps make the second sheet from the first: empty every cell with a `before`, move the

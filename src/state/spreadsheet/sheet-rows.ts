@@ -57,7 +57,7 @@ export async function readRectangle(sheet: Sheet, rectangle: Rectangle): Promise
 }
 
 /**
- * @throws UsageError if the spans are no ranges of whole numbers, leave the sheet, or have more
+ * @throws UsageError if the spans are not ranges of whole numbers, leave the sheet, or have more
  * than 1,000,000 cells
  */
 export function checkRectangle({ rows, columns }: Rectangle): void {

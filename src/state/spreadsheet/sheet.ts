@@ -227,7 +227,7 @@ interface StartedRun {
 class RectangleKeys implements KeySet {
   readonly stripeCount: number;
   readonly #rows: IdRuns;
-  /** Spans of consecutive stripes, ascending. */
+  /** Spans of consecutive stripes, in ascending order. */
   readonly #stripes: Span[] = [];
 
   constructor(rows: readonly PositionedRun[], columns: IdRuns) {

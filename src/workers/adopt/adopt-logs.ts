@@ -7,7 +7,9 @@ import { readAdoptNote, writeAdoptNote } from './adopt-note.ts';
 
 /** Parts of the application's table that are scanned concurrently. */
 const PARTS = 8;
-/** How often the note is written, in milliseconds. After a crash, at most so much is read again. */
+/**
+ * How often the note is written, in milliseconds. After a crash, at most this much is read again.
+ */
 const NOTE_EVERY_MS = 60_000;
 
 export interface AdoptDeps {

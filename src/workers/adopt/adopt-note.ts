@@ -32,7 +32,7 @@ export async function readAdoptNote(blobs: BlobStore, source: string): Promise<S
 
 /**
  * Notes the point at which a scan for logs stopped; undefined if it is complete.
- * @throws ObjectInvalidError if the present note cannot be read; nothing is written then
+ * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeAdoptNote(blobs: BlobStore, source: string, rest: ScanPlaces | undefined): Promise<void> {
   await updateJson(blobs, OBJECT, (present): Document | undefined => {

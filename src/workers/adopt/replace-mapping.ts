@@ -52,7 +52,7 @@ export interface ReplacedMapping {
  * must become the same entry under both mappings, in the table and in the archives. So the
  * snapshots and archives of the old mapping are those of the new one too.
  *
- * Nothing may append under the old mapping meanwhile: deploy the new one first.
+ * Nothing may append under the old mapping in the meantime: deploy the new one first.
  * @param owner the application's table and the new mapping
  * @throws MappingDiffersError at the first item that becomes another entry, or if the keys differ
  * @throws BucketTakenError if the bucket holds the logs of another table

@@ -75,7 +75,7 @@ export type DivideResult =
  * then also tries after entries that are still to come, so that an application which appends
  * between each two of its requests does not starve it.
  *
- * The entry has the present time. In a log of revisions, whose entries have the times of a stream's
+ * The entry has the current time. In a log of revisions, whose entries have the times of a stream's
  * records, it has the time of the newest entry, so that times do not go back.
  *
  * It registers the begun segments of a mapped log, and finds out whether the newest Snapshot entry
@@ -147,7 +147,7 @@ function dueEntry(
 }
 
 /**
- * Writes what is due directly after the newest entry, or after so many more entries of the
+ * Writes what is due directly after the newest entry, or after this many more entries of the
  * application.
  * @param place `id` is that of the Snapshot entry or of the End Segment entry
  * @returns the position of the Snapshot entry

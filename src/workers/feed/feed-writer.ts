@@ -92,7 +92,7 @@ export class FeedWriter {
 
   /**
    * Begins the feed again: from now on it has no entry of any log, so the next ends feed their logs
-   * from the first entry on. Readers that are before this place go on with it.
+   * from the first entry onward. Readers that are before this place go on with it.
    * @returns its checkpoint
    * @throws the errors of {@link add}
    */
@@ -119,7 +119,7 @@ export class FeedWriter {
     let before = document.position;
     const retryable = (error: unknown): boolean =>
       error instanceof EntryExistsError ||
-      // A span of a stale document. The document has read the other entries meanwhile.
+      // A span of a stale document. The document has read the other entries in the meantime.
       (error instanceof EntryRejectedError && comparePositions(before, document.position) < 0);
     const options = { ...ATTEMPTS, ...this.#deps, retryable, failure: 'Feeding failed', where: { log: FEED_LOG } };
     return retry(options, async (attempt) => {

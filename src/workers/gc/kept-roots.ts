@@ -40,7 +40,7 @@ export interface KeptRootsDeps extends Pick<SnapshotStores, 'store' | 'blobs'> {
 export interface KeptRootsQuestion {
   readonly log: LogId;
   /**
-   * All segments of the log, ascending, read after progress was listed: see
+   * All segments of the log, in ascending order, read after progress was listed: see
    * {@link listProgressRoots}.
    */
   readonly segments: readonly Segment[];

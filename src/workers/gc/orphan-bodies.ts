@@ -40,7 +40,7 @@ export function keptBodies({ segments, externals, seen, reaper }: KnownBodies): 
 
 /**
  * Judges the bodies that archived entries do not name either, and keeps the others.
- * @param segments all of the log, ascending
+ * @param segments all of the log, in ascending order
  */
 export async function judgeBodies(
   store: LogReader,

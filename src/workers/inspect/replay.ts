@@ -204,7 +204,7 @@ async function startRoot(
       ...from,
       advice: "Leave out 'from' to start at the beginning of the log",
     });
-  if (comparePositions(from, before) >= 0) throw refuse(`it does not lie before ${formatPosition(before)}`);
+  if (comparePositions(from, before) >= 0) throw refuse(`it is not before ${formatPosition(before)}`);
   if (isAt(from, base)) throw refuse('the replay would compare this snapshot with itself');
   const found = await snapshotAt(deps, log, from);
   if (found === undefined) throw refuse('there is no stored snapshot, or it was dropped');

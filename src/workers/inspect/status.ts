@@ -159,7 +159,7 @@ export interface AgedLog {
   readonly created: number | undefined;
 }
 
-/** As {@link logsByAge}, with the creation times. */
+/** Like {@link logsByAge}, with the creation times. */
 export async function logsWithAge(
   store: Pick<SegmentReader, 'allSegments'>,
   onUnknown: (error: ItemInvalidError) => void,
@@ -247,7 +247,7 @@ async function foreignRoots(
   return roots;
 }
 
-/** As {@link isForeignRoot}. An entry that cannot be read is for `verify`. */
+/** Like {@link isForeignRoot}. An entry that cannot be read is for `verify`. */
 function hasForeignRoot(item: StoredItem): boolean {
   try {
     return isForeignRoot(decodeEntry(item));

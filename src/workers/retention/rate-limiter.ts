@@ -5,7 +5,7 @@ export interface RateLimiterOptions {
   readonly perSecond: number;
   /** Milliseconds of a clock that never goes back; `performance.now` by default. */
   readonly monotonic?: () => number;
-  /** Waits for so many milliseconds; a timer by default. */
+  /** Waits for this many milliseconds; a timer by default. */
   readonly sleep?: (ms: number) => Promise<void>;
 }
 

@@ -42,7 +42,7 @@ export interface ArchiveDeps extends Deadline {
   readonly frames?: { readonly bytes: number; readonly atLeast: number } | undefined;
 }
 
-/** Items of a segment, ascending, page by page. */
+/** Items of a segment, in ascending order, page by page. */
 export type ItemPages = AsyncIterable<readonly StoredItem[]>;
 
 /** A verified archive, or a verified part of one. */

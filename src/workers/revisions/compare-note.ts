@@ -50,7 +50,7 @@ export async function readCompareNote(blobs: BlobStore, source: string): Promise
 
 /**
  * Writes the note for the next run.
- * @throws ObjectInvalidError if the present note cannot be read; nothing is written then
+ * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeCompareNote(blobs: BlobStore, source: string, { rest, looks }: CompareNote): Promise<void> {
   await updateJson(blobs, OBJECT, (present): Document | undefined => {

@@ -9,7 +9,9 @@ import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableCompari
 const PARTS = 4;
 /** Differences of one part that wait at the same time. */
 const MAX_WAITING = 20_000;
-/** How often the note is written, in milliseconds. After a crash, at most so much is read again. */
+/**
+ * How often the note is written, in milliseconds. After a crash, at most this much is read again.
+ */
 const NOTE_EVERY_MS = 60_000;
 /** Time that a run with a deadline keeps for its last differences, in milliseconds. */
 const RESERVE_MS = 60_000;

@@ -2,7 +2,7 @@
 export interface NotedLooks {
   /** Epoch seconds. */
   readonly at: number;
-  /** Whether the present comparison has seen them again. */
+  /** Whether the current comparison has seen them again. */
   readonly again: boolean;
   /** A short hash of each. */
   readonly differences: readonly string[];
@@ -16,7 +16,7 @@ const MOST = 1_000_000;
  * whole comparison did not see again is forgotten.
  */
 export class FirstLooks {
-  /** Differences that the present comparison has not seen yet, and those that it has seen. */
+  /** Differences that the current comparison has not seen yet, and those that it has seen. */
   readonly #before = new Map<string, number>();
   readonly #again = new Map<string, number>();
 
@@ -40,7 +40,7 @@ export class FirstLooks {
     return at;
   }
 
-  /** Differences that the present comparison has seen. */
+  /** Differences that the current comparison has seen. */
   get count(): number {
     return this.#again.size;
   }
@@ -50,7 +50,7 @@ export class FirstLooks {
     this.#again.delete(id);
   }
 
-  /** @param isOver whether the present comparison is complete, so that another one begins */
+  /** @param isOver whether the current comparison is complete, so that another one begins */
   note(isOver: boolean): NotedLooks[] {
     const seen = grouped(this.#again, !isOver);
     return isOver ? seen : [...grouped(this.#before, false), ...seen];

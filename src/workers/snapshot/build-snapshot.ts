@@ -104,7 +104,7 @@ export type SnapshotResult =
 
 /**
  * Completes a pending snapshot: builds it, writes its chunks, then its root, then the root's name
- * onto the entry, then moves Last Snapshot. Each step is safe to repeat and to run beside a
+ * onto the entry, then moves Last Snapshot. Each step is safe to repeat and to run alongside a
  * duplicate, so a job that died anywhere can run again.
  *
  * An error of the log itself stops the log. It throws all other errors; the job is then retried. If

@@ -60,9 +60,9 @@ export type FlushResult =
  * state and Last Snapshot stay the same. Nothing is deleted, so readers of the old root can go on;
  * a collection removes its chunks later.
  *
- * Each step is safe to repeat and to run beside a duplicate. Each run flushes at least one map. An
- * error of the log itself stops the log, as in a build. It throws all other errors; the job is then
- * retried.
+ * Each step is safe to repeat and to run alongside a duplicate. Each run flushes at least one map.
+ * An error of the log itself stops the log, as in a build. It throws all other errors; the job is
+ * then retried.
  */
 export function flushSnapshot(deps: SnapshotDeps, job: FlushJob): Promise<FlushResult> {
   // A flush does not clear a stop: it proves nothing about the entry that could not be folded.

@@ -75,7 +75,7 @@ const BATCH = 400;
 export interface SweptFeedResult {
   /** Spans that the feed did not have. */
   readonly spans: number;
-  /** Those of them that the stream should have fed: their newest entry is less than a day old. */
+  /** The spans that the stream should have fed: their newest entry is less than a day old. */
   readonly missed: number;
   /** Logs that end before the last of their entries that the feed has. */
   readonly ahead: number;
@@ -146,7 +146,7 @@ export class SweptFeed {
     [this.#recent, this.#old] = [[], []];
     if (this.#failure !== undefined) return;
     const missed = await this.#add(recent);
-    // Other parts of the sweep feed meanwhile.
+    // Other parts of the sweep feed in the meantime.
     this.#missed += missed;
     await this.#add(old);
   }

@@ -74,7 +74,7 @@ export async function readSweepNote(blobs: BlobStore): Promise<SweepNote | undef
  * Writes a note for the next sweep. If another sweep has written a note since this sweep began, the
  * new note has the requested jobs of both. It has a rest only if both sweeps left one.
  * @param before the note that this sweep began with
- * @throws ObjectInvalidError if the present note cannot be read; nothing is written then
+ * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeSweepNote(
   blobs: BlobStore,

@@ -56,7 +56,7 @@ export function resolveBoolean(value: Json, scope: Scope): boolean {
   return resolved;
 }
 
-/** @throws Error if the value is no map */
+/** @throws Error if the value is not a map */
 export function asObject(value: unknown, subject: string): JsonObject {
   if (isJson(value) && typeof value === 'object' && value !== null && !isList(value)) return value;
   throw new Error(`${subject} is not a map`);

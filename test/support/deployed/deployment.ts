@@ -29,7 +29,7 @@ import type { MovedClock } from './moved-clock.ts';
 import { readTemplate, type Stack } from './template.ts';
 
 const REGION = 'us-east-1';
-/** Credentials of a caller that is no function. */
+/** Credentials of a caller that is not a function. */
 const HERE = { region: REGION, credentials: { accessKeyId: 'test', secretAccessKey: 'test' } };
 /** Account id in the URLs of queues and in the ARNs of topics here. */
 const ACCOUNT = '000000000000';
@@ -57,7 +57,7 @@ export class Deployment {
   readonly stack: Stack;
   readonly functions: ReadonlyMap<string, DeployedFunction>;
   readonly bundles: ReadonlyMap<string, Bundle>;
-  /** Clients that use the gateway as a caller that is no function. */
+  /** Clients that use the gateway as a caller that is not a function. */
   readonly aws: AwsClients;
   readonly #gateway: AwsGateway;
   readonly #streams: DynamoDBStreamsClient;

@@ -30,7 +30,7 @@ export const ORDERS_DOCUMENT = {
 export interface Difference {
   readonly log: string;
   readonly index: number;
-  /** Those of the item in the table that differ from the written ones. */
+  /** The attributes of the item in the table that differ from the written ones. */
   readonly attributes: DynamoDbItem;
 }
 

@@ -71,8 +71,8 @@ function patience(quiet: number): number {
 }
 
 /**
- * Takes some records from the stream. Those of one item keep their order; all others come in any
- * order.
+ * Takes some records from the stream. The records of one item keep their order; all others
+ * come in any order.
  */
 export function takeBatch(world: World, most = 8): StreamRecord[] {
   const batch: StreamRecord[] = [];

@@ -150,7 +150,7 @@ export async function liveOperator(
       if (plan.unrestored !== undefined) await restore(world, ports, { plan, place: plan.unrestored });
       else if (!pipeline.draining) await actByHand(world, ports, plan);
     } catch (error) {
-      // Another process is changing the segment or has changed it, which is no fault.
+      // Another process is changing the segment or has changed it, which is not a fault.
       if (!isInjected(error) && !(error instanceof SegmentStateError)) throw error;
     }
   }

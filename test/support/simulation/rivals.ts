@@ -24,7 +24,7 @@ export function mostRivalEntries({ mapped }: Pick<World, 'mapped'>): number {
   return mapped === undefined ? 120 : 30;
 }
 
-/** Entries that the application appends beside one job of another kind than `divide`. */
+/** Entries that the application appends alongside one job of another kind than `divide`. */
 const BESIDE_OTHER_JOBS = 8;
 
 /** Writes of a divide job, of which it makes at most {@link MAX_DIVIDE_WRITES}. */
@@ -32,7 +32,7 @@ const DIVIDE_WRITES = ['putEntries', 'startSegment', 'putAhead'];
 const MAX_DIVIDE_WRITES = 20;
 
 /**
- * Runs a job of a worker beside its rivals, if the history has any: before each of its requests,
+ * Runs a job of a worker alongside its rivals, if the history has any: before each of its requests,
  * the application appends, or starts a segment once; or the operator undoes the expiry once.
  * @throws Error if a divide job takes too many requests, or loses every race
  */

@@ -43,7 +43,7 @@ const OTHER = parseMapping({ ...mappingDocument(ORDERS), time: undefined });
  * state. An operator replaces the mapping and rebuilds the log. Jobs crash at any operation, and
  * some processes have a wrong mapping.
  *
- * Each load must give the state of the present items, or say why it cannot: that folded items have
+ * Each load must give the state of the current items, or say why it cannot: that folded items have
  * changed, or that the mapping is another one. It must not say so without that reason. In the end
  * the log becomes longer than it was, an operator rebuilds it, and everything must fit again.
  * @returns the trace, one line for each event
@@ -65,7 +65,7 @@ class SourceHistory {
   readonly #random: Random;
   readonly #logs = new MappedLogs();
   readonly #blobs = new MemoryBlobStore(() => NOON * 1000);
-  /** The text of each present item: the plain model. */
+  /** The text of each current item: the plain model. */
   #items: readonly string[] = [];
   /** Earlier states of the application's table. */
   readonly #copies: (readonly string[])[] = [[]];
@@ -201,7 +201,7 @@ class SourceHistory {
   /**
    * Runs a job and those that follow from it.
    * @returns their results; undefined for a job that crashed, or that failed because the
-   * application wrote meanwhile
+   * application wrote in the meantime
    */
   async #run(first: Job, troubleAt: number | undefined): Promise<(JobResult | undefined)[]> {
     const jobs = [first];

@@ -131,7 +131,7 @@ export class WatchedDocument {
     this.#position = position;
   }
 
-  /** Compares the present state with the plain fold of the entries before its position. */
+  /** Compares the current state with the plain fold of the entries before its position. */
   async check(): Promise<void> {
     // A closed document keeps its state, and forgets its pending entries.
     if (this.#isClosed) return;
@@ -141,7 +141,7 @@ export class WatchedDocument {
     await this.#compare(state, expected, what);
   }
 
-  /** Holds the present state, whose rows must stay the same. */
+  /** Holds the current state, whose rows must stay the same. */
   hold(): void {
     const rows = JSON.stringify(foldEdits(this.#world, this.#included()));
     this.#held.push({ state: this.document.state, rows, untilMs: this.#readMs + KEPT_MS });

@@ -38,7 +38,7 @@ export async function createCastoreTable(client: DynamoDBClient, table: string):
   );
 }
 
-/** Lets Castore append events to one aggregate, from a version on. */
+/** Lets Castore append events to one aggregate, from a version onward. */
 export async function pushEvents(
   client: DynamoDBClient,
   { table, store, aggregate }: { readonly table: string; readonly store: string; readonly aggregate: string },

@@ -27,7 +27,7 @@ const DOCUMENT = {
 /** The mapping of a table of orders. */
 export const ORDERS = parseMapping(DOCUMENT);
 
-/** As {@link ORDERS}, but no attribute takes a TTL stamp. */
+/** Like {@link ORDERS}, but no attribute takes a TTL stamp. */
 export const ORDERS_WITHOUT_TTL = parseMapping({ ...DOCUMENT, ttl: undefined });
 
 /** Ten items a segment, with a Snapshot entry after every fifth. */
@@ -72,7 +72,7 @@ export class MappedLogs {
     for (let i = first; i < first + count; i++) this.items.insert(orderItem(log, i));
   }
 
-  /** A registered log with so many items. */
+  /** A registered log with this many items. */
   async create(count: number, sizes = TENS, log = newMappedLog()): Promise<LogId> {
     await this.append(log, count);
     await this.store.register(log, sizes);

@@ -40,7 +40,7 @@ export class MemoryTable {
 
   /**
    * At most `limit` items of one partition with sort keys from `from` up to but not including `to`,
-   * ascending.
+   * in ascending order.
    */
   range(partition: string, range: { readonly from: number; readonly to: number; readonly limit: number }): Item[] {
     const found: Item[] = [];
@@ -52,7 +52,7 @@ export class MemoryTable {
     return found;
   }
 
-  /** All items of one partition, ascending. */
+  /** All items of one partition, in ascending order. */
   all(partition: string): Item[] {
     const items = [...(this.#partitions.get(partition)?.items ?? [])].sort(([a], [b]) => a - b);
     return items.map(([, item]) => copyItem(item));

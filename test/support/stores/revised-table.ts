@@ -37,7 +37,7 @@ export class RevisedTable {
   readonly logs: Logs;
   #sequence = 0;
 
-  /** @param beside a table whose revisions lie in the same deployment */
+  /** @param beside a table whose revisions are in the same deployment */
   constructor(source: Partial<SourceTable> = {}, beside?: RevisedTable) {
     this.tables = beside?.tables ?? new MemoryLogStore();
     this.blobs = beside?.blobs ?? new MemoryBlobStore();

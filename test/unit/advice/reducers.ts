@@ -111,7 +111,7 @@ export const REDUCERS: Cases = {
     (draft) => [1, 2].map((key) => draft.map('m', 'number').put(key, 'x', Number.MAX_SAFE_INTEGER)),
     (draft) => [1, 2].map((key) => draft.map('m', 'number').put(key, 'x', 1)),
   ),
-  'Correct the reducer so that weights are whole numbers from 1 on, raise its version, and deploy it': corrected(
+  'Correct the reducer so that weights are whole numbers of at least 1, raise its version, and deploy it': corrected(
     (draft) => draft.map('m', 'number').put(1, 'x', 0),
     (draft) => draft.map('m', 'number').put(1, 'x', 1),
   ),

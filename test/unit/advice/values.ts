@@ -456,7 +456,7 @@ export const VALUES: Cases = {
     for (const length of [least, most]) checkMutations(LOG, [mutationOf('x'.repeat(length), 1)]);
     await refused(() => checkMutations(LOG, [mutationOf('x'.repeat(most + 1), 1)]));
   },
-  'Number the mutations of each client in ascending order, with whole numbers from 1 on': async (refused) => {
+  'Number the mutations of each client in ascending order, with whole numbers of at least 1': async (refused) => {
     const numbered = (...numbers: number[]) =>
       checkMutations(
         LOG,
@@ -466,7 +466,7 @@ export const VALUES: Cases = {
     await refused(() => numbered(2, 1));
     numbered(1, 2, 5);
   },
-  'Give a whole number from 1 on, the number of the first entry of the application': async (refused) => {
+  'Give a whole number of at least 1, the number of the first entry of the application': async (refused) => {
     const { client, log, add } = await clientOfLog();
     await add([7]);
     const [first = 0] = numbersOf(await refused(() => client.query(log, { from: { number: 0 } })));
@@ -636,7 +636,7 @@ export const VALUES: Cases = {
     await refused(() => client.query(log, untyped(null)));
     expect(await allEntries((await client.query(log, { from: 'start' })).entries)).toHaveLength(2);
   },
-  'Read from a position that the log has: this one may lie beyond its end. If the log had the entry, restore the entry from a backup of the Entry table':
+  'Read from a position that the log has: this one may be beyond its end. If the log had the entry, restore the entry from a backup of the Entry table':
     async (refused) => {
       const { client, log, add } = await clientOfLog();
       const { last } = await add([1]);
