@@ -1,13 +1,12 @@
 import { MessageInvalidError } from '../errors.ts';
 import { backoffMs } from '../log/backoff.ts';
 import type { StreamHandler, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { STREAM_BACKOFF, type StreamSettings, type Time } from './stream-settings.ts';
+import { STREAM_BACKOFF, type Time } from './stream-requests.ts';
 
 /** Discarded records of one shard, as the failure destination gets them. */
 export interface DiscardedBatch {
   readonly streamArn: string;
   readonly shardId: string;
-  readonly reason: 'retries-exhausted' | 'record-too-old';
   readonly records: number;
   readonly firstSequenceNumber: string;
   readonly lastSequenceNumber: string;
@@ -16,8 +15,8 @@ export interface DiscardedBatch {
   readonly lastCreatedMs?: number | undefined;
   /** How many calls of the handler with these records failed. */
   readonly attempts: number;
-  /** The last failure; undefined if the records were too old before the first attempt. */
-  readonly cause?: unknown;
+  /** The last failure. */
+  readonly cause: unknown;
 }
 
 export interface BatchDeliveryOptions {
@@ -26,14 +25,15 @@ export interface BatchDeliveryOptions {
   readonly handler: StreamHandler;
   /** The failure destination. Its error ends the delivery. */
   readonly onDiscard: (batch: DiscardedBatch) => Promise<void>;
-  readonly settings: StreamSettings;
+  /** How often a batch is retried before it is discarded. A split uses up no retry. */
+  readonly retries: number;
   readonly time: Time;
 }
 
 /**
  * Hands the records of one shard to the handler in order, until each is handled or discarded.
  * Delivers as Lambda does: records before the first failed record are done, and the rest is
- * delivered again after a wait. If the settings say so, a batch that fails as a whole is split.
+ * delivered again after a wait. A batch that fails as a whole is split in two.
  *
  * Source: AWS Lambda Developer Guide, "Configuring partial batch response with DynamoDB and
  * Lambda" and "Retain discarded records for a DynamoDB event source".
@@ -55,30 +55,22 @@ export class BatchDelivery {
     done: (sequenceNumber: string) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    const { settings, time } = this.#options;
+    const { retries, time } = this.#options;
     let rest = batch;
-    let attempts = 0;
-    let cause: unknown;
-    while (!signal.aborted) {
-      const young = rest.slice(this.#countTooOld(rest));
-      await this.#discard('record-too-old', rest.slice(0, rest.length - young.length), { attempts, cause }, done);
-      if (young.length === 0) return;
-      const outcome = await this.#handle(young);
-      const last = young[outcome.handled - 1];
+    for (let attempts = 0; rest.length > 0 && !signal.aborted; ) {
+      const { handled, cause } = await this.#handle(rest);
+      const last = rest[handled - 1];
       if (last !== undefined) done(last.sequenceNumber);
-      rest = young.slice(outcome.handled);
+      rest = rest.slice(handled);
       if (rest.length === 0) return;
       // The rest after a partial success is a new batch with all of its retries.
-      attempts = outcome.handled > 0 ? 0 : attempts + 1;
-      cause = outcome.cause;
-      if (outcome.handled === 0 && settings.bisectBatchOnFunctionError && rest.length > 1) {
+      attempts = handled > 0 ? 0 : attempts + 1;
+      if (handled === 0 && rest.length > 1) {
         const middle = Math.ceil(rest.length / 2);
         await this.deliver(rest.slice(0, middle), done, signal);
         return await this.deliver(rest.slice(middle), done, signal);
       }
-      if (settings.maximumRetryAttempts >= 0 && attempts > settings.maximumRetryAttempts) {
-        return await this.#discard('retries-exhausted', rest, { attempts, cause }, done);
-      }
+      if (attempts > retries) return await this.#discard(rest, { attempts, cause }, done);
       await time.sleep(backoffMs(STREAM_BACKOFF, Math.max(1, attempts)), signal);
     }
   }
@@ -102,18 +94,9 @@ export class BatchDelivery {
     }
   }
 
-  #countTooOld(records: readonly StreamRecord[]): number {
-    const { settings, time } = this.#options;
-    if (settings.maximumRecordAgeSeconds < 0) return 0;
-    const oldest = time.now() - settings.maximumRecordAgeSeconds * 1000;
-    const young = records.findIndex((record) => record.createdMs === undefined || record.createdMs >= oldest);
-    return young < 0 ? records.length : young;
-  }
-
   async #discard(
-    reason: DiscardedBatch['reason'],
     records: readonly StreamRecord[],
-    failure: { readonly attempts: number; readonly cause: unknown },
+    failure: Pick<DiscardedBatch, 'attempts' | 'cause'>,
     done: (sequenceNumber: string) => void,
   ): Promise<void> {
     const first = records[0];
@@ -122,7 +105,6 @@ export class BatchDelivery {
     await this.#options.onDiscard({
       streamArn: this.#options.streamArn,
       shardId: this.#options.shardId,
-      reason,
       records: records.length,
       firstSequenceNumber: first.sequenceNumber,
       lastSequenceNumber: last.sequenceNumber,

@@ -23,7 +23,7 @@ import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
 import { StreamPoller } from './stream-poller.ts';
-import { systemTime } from './stream-settings.ts';
+import { systemTime } from './stream-requests.ts';
 
 /** How often a job may fail before it becomes a dead letter. */
 const MAX_RECEIVES = 5;
@@ -34,8 +34,6 @@ const MAX_RECEIVES = 5;
 const MAX_WAITING_JOBS = 1000;
 /** How long a worker holds a job that it does not finish, in milliseconds. */
 const VISIBILITY_MS = 60_000;
-/** The settings of the deployed event source mappings, with fewer retries. */
-const SETTINGS = { batchSize: 1000, maximumRetryAttempts: 10, bisectBatchOnFunctionError: true };
 const COMMIT_EVERY_MS = 200;
 const IDLE_POLL_MS = 20;
 /** Functions have no time limit here. */
@@ -128,7 +126,6 @@ export async function runPipeline(given: PipelineOptions): Promise<void> {
     },
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
-    settings: SETTINGS,
   });
   const changes = options.revisions && changePoller(options, options.revisions);
   const isIdle = (): boolean => queue.oldest === undefined;
@@ -225,7 +222,6 @@ function changePoller(options: PipelineOptions, { streamArn, checkpoints, logs }
       ),
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
-    settings: SETTINGS,
   });
 }
 

@@ -2,8 +2,7 @@ import { ResourceMissingError } from '../errors.ts';
 import { backoffMs } from '../log/backoff.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { BatchDelivery } from './batch-delivery.ts';
-import type { RecordPage, StreamRequests } from './stream-requests.ts';
-import { STREAM_BACKOFF, type StreamSettings, type Time } from './stream-settings.ts';
+import { type RecordPage, STREAM_BACKOFF, type StreamRequests, type Time } from './stream-requests.ts';
 
 /** The wait before an empty shard is read again. Lambda polls four times a second, too. */
 const POLL_MS = 250;
@@ -27,7 +26,8 @@ export interface ShardReaderOptions {
   readonly onTip: () => void;
   /** The poller's logical clock. */
   readonly tick: () => number;
-  readonly settings: StreamSettings;
+  /** The most records in a batch. */
+  readonly batchSize: number;
   readonly time: Time;
 }
 
@@ -74,11 +74,11 @@ export class ShardReader {
 
   /** The next page; undefined if the signal aborted or the request must be repeated. */
   async #readPage(signal: AbortSignal): Promise<RecordPage | undefined> {
-    const { requests, settings, shardId, time } = this.#options;
+    const { requests, batchSize, shardId, time } = this.#options;
     try {
       this.#iterator ??= await requests.iterator(shardId, this.#position, signal);
       if (this.#iterator === undefined) return undefined;
-      const page = await requests.records(this.#iterator, settings.batchSize, signal);
+      const page = await requests.records(this.#iterator, batchSize, signal);
       this.#iterator = page?.next;
       this.#trims = 0;
       return page;

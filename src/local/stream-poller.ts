@@ -4,8 +4,7 @@ import type { StreamHandler, StreamRecord } from '../workers/dispatch/route-stre
 import { BatchDelivery, type DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';
 import { ShardReader, type TrimmedRecords } from './shard-reader.ts';
-import { StreamRequests } from './stream-requests.ts';
-import { DEFAULT_STREAM_SETTINGS, type StreamSettings, systemTime, type Time } from './stream-settings.ts';
+import { StreamRequests, systemTime, type Time } from './stream-requests.ts';
 
 /** The wait before the poller lists the shards again, in milliseconds. */
 const DISCOVER_MS = 10_000;
@@ -21,8 +20,10 @@ export interface StreamPollerOptions {
   readonly onDiscard: (batch: DiscardedBatch) => Promise<void>;
   /** Called for each gap in a shard. Its error ends the run. */
   readonly onTrimmed: (trimmed: TrimmedRecords) => Promise<void>;
-  /** Lambda's defaults fill in absent settings. */
-  readonly settings?: Partial<StreamSettings>;
+  /** The most records in a batch; 1,000 by default, which is also the most of a request. */
+  readonly batchSize?: number;
+  /** How often a batch is retried before it is discarded; 10 by default. */
+  readonly retries?: number;
   readonly time?: Time;
 }
 
@@ -50,7 +51,6 @@ interface CatchUp {
  */
 export class StreamPoller {
   readonly #options: StreamPollerOptions;
-  readonly #settings: StreamSettings;
   readonly #time: Time;
   readonly #requests: StreamRequests;
   readonly #shards = new Map<string, KnownShard>();
@@ -70,7 +70,6 @@ export class StreamPoller {
 
   constructor(options: StreamPollerOptions) {
     this.#options = options;
-    this.#settings = { ...DEFAULT_STREAM_SETTINGS, ...options.settings };
     this.#time = options.time ?? systemTime;
     this.#requests = new StreamRequests({ ...options, time: this.#time });
   }
@@ -171,12 +170,14 @@ export class StreamPoller {
 
   #reader(shardId: string): ShardReader {
     const { filter = () => true, handler, onDiscard, onTrimmed, streamArn } = this.#options;
-    const common = { shardId, settings: this.#settings, time: this.#time };
+    const { batchSize = 1_000, retries = 10 } = this.#options;
+    const common = { shardId, time: this.#time };
     return new ShardReader({
       ...common,
+      batchSize,
       position: this.#committed[shardId],
       requests: this.#requests,
-      delivery: new BatchDelivery({ ...common, streamArn, handler, onDiscard }),
+      delivery: new BatchDelivery({ ...common, retries, streamArn, handler, onDiscard }),
       filter,
       onTrimmed,
       onTip: () => this.#resolveCatchUps(),

@@ -8,10 +8,24 @@ import {
   type Shard,
 } from '@aws-sdk/client-dynamodb-streams';
 import { exactAnswer } from '../adapters/dynamodb/exact-answer.ts';
+import { sleep } from '../adapters/platform/node-logs.ts';
 import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError, StoreUnavailableError } from '../errors.ts';
-import { backoffMs } from '../log/backoff.ts';
+import { type Backoff, backoffMs } from '../log/backoff.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { STREAM_BACKOFF, type Time } from './stream-settings.ts';
+
+/** The waits before a batch or request is retried. */
+export const STREAM_BACKOFF: Backoff = { baseMs: 100, capMs: 30_000 };
+
+/** A clock. Tests replace it. */
+export interface Time {
+  /** Epoch milliseconds. */
+  now(): number;
+  /** Resolves after `ms` milliseconds, or as soon as the signal aborts. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+/** The machine's clock. */
+export const systemTime: Time = { now: Date.now, sleep };
 
 /** The most records that one request returns. */
 const MAX_PAGE = 1_000;

@@ -323,7 +323,7 @@ function poll(
     checkpoints: new MemoryCheckpoints(),
     onDiscard: unexpected,
     onTrimmed: unexpected,
-    settings: { batchSize },
+    batchSize,
     time: shortWaits,
   });
   const stop = new AbortController();

@@ -69,7 +69,7 @@ describe.skipIf(findDynoxide() === undefined)('the stream poller on a real strea
     await put(db, 0, 230);
     const batches: number[][] = [];
     const { poller } = start({
-      settings: { batchSize: 50 },
+      batchSize: 50,
       handler: async (records) => {
         batches.push(numbers(records));
         return ALL_WELL;
@@ -168,7 +168,7 @@ describe.skipIf(findDynoxide() === undefined)('the stream poller on a real strea
     const handled: number[] = [];
     const discarded: unknown[] = [];
     const { poller } = start({
-      settings: { bisectBatchOnFunctionError: true, maximumRetryAttempts: 2 },
+      retries: 2,
       handler: async (records) => {
         if (numbers(records).includes(21)) throw new Error('poison');
         handled.push(...numbers(records));
@@ -182,7 +182,6 @@ describe.skipIf(findDynoxide() === undefined)('the stream poller on a real strea
     expect(handled).toEqual(range(0, 64).filter((n) => n !== 21));
     expect(discarded).toMatchObject([
       {
-        reason: 'retries-exhausted',
         records: 1,
         firstSequenceNumber: '22',
         lastSequenceNumber: '22',

@@ -4,17 +4,17 @@ import type { DiscardedBatch } from '../../src/local/batch-delivery.ts';
 import type { StreamPosition } from '../../src/local/checkpoint-store.ts';
 import type { TrimmedRecords } from '../../src/local/shard-reader.ts';
 import { StreamPoller } from '../../src/local/stream-poller.ts';
-import type { StreamSettings } from '../../src/local/stream-settings.ts';
 import type { StreamHandler } from '../../src/workers/dispatch/route-stream-records.ts';
 import { MemoryCheckpoints, ScriptedStream, ScriptedTime } from '../support/stores/scripted-stream.ts';
 
 interface Setup {
-  readonly settings?: Partial<StreamSettings>;
+  readonly batchSize?: number;
+  readonly retries?: number;
   readonly committed?: StreamPosition;
   readonly handler?: StreamHandler;
 }
 
-function poll(stream: ScriptedStream, { settings = {}, committed = {}, handler }: Setup = {}) {
+function poll(stream: ScriptedStream, { committed = {}, handler, ...limits }: Setup = {}) {
   const batches: string[][] = [];
   const discarded: DiscardedBatch[] = [];
   const trimmed: TrimmedRecords[] = [];
@@ -25,7 +25,7 @@ function poll(stream: ScriptedStream, { settings = {}, committed = {}, handler }
     streamArn: 'arn:stream',
     checkpoints,
     time,
-    settings,
+    ...limits,
     handler: async (records) => {
       batches.push(records.map((record) => record.eventId));
       return handler === undefined ? { batchItemFailures: [] } : await handler(records);
@@ -51,7 +51,7 @@ describe('shards', () => {
   test('a child is read only after its parent has ended', async () => {
     const stream = new ScriptedStream().shard('child', 'parent').shard('parent').write('child', 3, 4);
     stream.write('parent', 1, 2);
-    const { poller, batches } = poll(stream, { settings: { batchSize: 2 } });
+    const { poller, batches } = poll(stream, { batchSize: 2 });
     const caughtUp = poller.caughtUp();
     await expect.poll(() => batches).toEqual([['parent/1', 'parent/2']]);
     stream.close('parent');
@@ -126,7 +126,7 @@ describe('a catch-up', () => {
 describe('requests', () => {
   test('a new iterator at the last record replaces an expired iterator', async () => {
     const stream = new ScriptedStream().shard('a').write('a', 1, 2, 3);
-    const { poller, batches } = poll(stream, { settings: { batchSize: 2 } });
+    const { poller, batches } = poll(stream, { batchSize: 2 });
     await poller.caughtUp();
     stream.failures.push({ command: 'GetRecordsCommand', kind: 'expired' });
     stream.write('a', 4);
@@ -204,25 +204,23 @@ describe('a failing batch', () => {
   test('is retried after doubling waits, then discarded with its place, its records and the cause', async () => {
     const stream = new ScriptedStream().shard('a').write('a', 1, 2, 3);
     stream.createdMs = 1_000_000_000_000;
-    const settings = { maximumRetryAttempts: 3, batchSize: 2 };
     const { poller, batches, discarded, time } = poll(stream, {
-      settings,
-      handler: async (records) => {
-        if (records.length === 2) throw new Error('no');
+      ...{ retries: 3, batchSize: 1 },
+      handler: async ([record]) => {
+        if (record?.sequenceNumber === '1') throw new Error('no');
         return { batchItemFailures: [] };
       },
     });
     await poller.caughtUp();
-    expect(batches).toEqual([...Array(4).fill(['a/1', 'a/2']), ['a/3']]);
+    expect(batches).toEqual([...Array(4).fill(['a/1']), ['a/2'], ['a/3']]);
     expect(time.slept.filter((ms) => ms < 10_000 && ms !== 250)).toEqual([100, 200, 400]);
     expect(discarded).toEqual([
       {
         streamArn: 'arn:stream',
         shardId: 'a',
-        reason: 'retries-exhausted',
-        records: 2,
+        records: 1,
         firstSequenceNumber: '1',
-        lastSequenceNumber: '2',
+        lastSequenceNumber: '1',
         firstCreatedMs: stream.createdMs,
         lastCreatedMs: stream.createdMs,
         attempts: 4,
@@ -235,7 +233,7 @@ describe('a failing batch', () => {
   test('has all of its retries again after a partial success', async () => {
     const stream = new ScriptedStream().shard('a').write('a', 1, 2, 3);
     const { poller, batches, discarded } = poll(stream, {
-      settings: { maximumRetryAttempts: 1 },
+      retries: 1,
       handler: async (records) => ({
         batchItemFailures: records
           .filter((record) => record.sequenceNumber === '2')
@@ -243,12 +241,8 @@ describe('a failing batch', () => {
       }),
     });
     await poller.caughtUp();
-    expect(batches).toEqual([
-      ['a/1', 'a/2', 'a/3'],
-      ['a/2', 'a/3'],
-      ['a/2', 'a/3'],
-    ]);
-    expect(discarded).toMatchObject([{ records: 2, firstSequenceNumber: '2', lastSequenceNumber: '3', attempts: 2 }]);
+    expect(batches).toEqual([['a/1', 'a/2', 'a/3'], ['a/2', 'a/3'], ['a/2'], ['a/2'], ['a/3']]);
+    expect(discarded).toMatchObject([{ records: 1, firstSequenceNumber: '2', attempts: 2 }]);
   });
 
   test.each(['', '99', 'a/1'])(
@@ -256,37 +250,14 @@ describe('a failing batch', () => {
     async (itemIdentifier) => {
       const stream = new ScriptedStream().shard('a').write('a', 1, 2);
       const { poller, discarded } = poll(stream, {
-        settings: { maximumRetryAttempts: 0 },
+        ...{ batchSize: 1, retries: 0 },
         handler: async () => ({ batchItemFailures: [{ itemIdentifier: '2' }, { itemIdentifier }] }),
       });
       await poller.caughtUp();
-      expect(discarded).toMatchObject([{ records: 2, attempts: 1, cause: { code: 'MESSAGE_INVALID' } }]);
+      const cause = { code: 'MESSAGE_INVALID' };
+      expect(discarded[0]).toMatchObject({ records: 1, attempts: 1, cause });
     },
   );
-
-  test('loses records above the age limit, before the first attempt and between two attempts', async () => {
-    const stream = new ScriptedStream().shard('a').shard('b');
-    const began = new ScriptedTime().now();
-    stream.createdMs = began - 61_000;
-    stream.write('a', 1, 2);
-    const old = poll(stream, { settings: { maximumRecordAgeSeconds: 60 } });
-    await old.poller.caughtUp();
-    expect(old.batches).toEqual([]);
-    expect(old.discarded).toMatchObject([{ reason: 'record-too-old', records: 2, attempts: 0, cause: undefined }]);
-    await old.stop();
-
-    stream.createdMs = began;
-    const ageing = poll(stream, {
-      settings: { maximumRecordAgeSeconds: 70 },
-      handler: async () => {
-        throw new Error('no');
-      },
-    });
-    await ageing.poller.caughtUp();
-    // The waits add up to 51.1 seconds before the tenth attempt, and 81.1 before the next one.
-    expect(ageing.batches).toHaveLength(10);
-    expect(ageing.discarded).toMatchObject([{ reason: 'record-too-old', attempts: 10, cause: { message: 'no' } }]);
-  });
 
   test('stays undone if the failure destination fails, which ends the run', async () => {
     const stream = new ScriptedStream().shard('a').write('a', 1);
@@ -295,7 +266,7 @@ describe('a failing batch', () => {
       streamArn: 'arn:stream',
       checkpoints: new MemoryCheckpoints(),
       time: new ScriptedTime(),
-      settings: { maximumRetryAttempts: 0 },
+      retries: 0,
       handler: async () => {
         throw new Error('no');
       },

@@ -50,12 +50,8 @@ export class StreamMapping {
       onTrimmed: async ({ shardId }) => {
         throw new Error(`shard ${shardId} was trimmed before it was read`);
       },
-      settings: {
-        batchSize: source.batchSize,
-        bisectBatchOnFunctionError: source.bisects,
-        maximumRetryAttempts: source.maximumRetryAttempts,
-        maximumRecordAgeSeconds: source.maximumRecordAgeSeconds,
-      },
+      batchSize: source.batchSize,
+      retries: source.maximumRetryAttempts,
       time: { ...shortWaits, now: realNow },
     });
     this.#ended = this.#poller.run(this.#stop.signal);

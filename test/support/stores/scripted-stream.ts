@@ -8,7 +8,7 @@ import {
   TrimmedDataAccessException,
 } from '@aws-sdk/client-dynamodb-streams';
 import type { CheckpointStore, StreamPosition } from '../../../src/local/checkpoint-store.ts';
-import { systemTime, type Time } from '../../../src/local/stream-settings.ts';
+import { systemTime, type Time } from '../../../src/local/stream-requests.ts';
 
 interface ScriptedShard {
   readonly parent: string | undefined;
