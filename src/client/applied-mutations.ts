@@ -3,8 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { ClientMutation, CompletedSnapshot, Entry } from '../log/entry.ts';
 import { type EntrySource, readUpTo } from '../log/read-entries.ts';
-import type { Confirmed } from './new-entries.ts';
-import type { StateFolder } from './state-folder.ts';
+import type { Confirmed, StateFolder } from './state-folder.ts';
 
 /** The mutations of one client that took effect in a range of the log. */
 interface Read {

@@ -5,28 +5,25 @@ import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
 import { oncePerPart } from '../log/foreign.ts';
-import { checkNewEntries, type NewEntry } from '../log/new-entry.ts';
+import { draftEntries, draftEntry, type NewEntry } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { DocumentState, StateChange } from './document-state.ts';
-import { draftEntry } from './drafted-entry.ts';
-import { Follower, type FollowerDeps } from './follower.ts';
+import { Follower } from './follower.ts';
 import { type HistoryOptions, type Revision, readHistory } from './history.ts';
 import type { HistoryPlace } from './history-place.ts';
 import type { Observable } from './listeners.ts';
-import { isFinal } from './lost-answers.ts';
-import type { ReloadLimits } from './new-entries.ts';
+import { isFinal, LogWriter, type LogWriterDeps } from './log-writer.ts';
 import type { DocumentOptions } from './options.ts';
 import { loadPastState, type Moment, type PastState } from './past-state.ts';
 import type { Pending, PendingEntry } from './pending-list.ts';
+import type { ReloadLimits } from './state-folder.ts';
 import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
 
-export interface DocumentDeps extends FollowerDeps {
-  /** From 0 up to but not including 1. */
-  readonly random: () => number;
+export interface DocumentDeps extends Omit<LogWriterDeps, 'wait'> {
   /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
   /** Called when a document is closed. */
@@ -47,6 +44,7 @@ export class Document {
   readonly log: LogId;
   readonly #deps: DocumentDeps & LoadDeps;
   readonly #follower: Follower;
+  readonly #writer: LogWriter;
   readonly #visible: VisibleState;
   /** Requests for the log: one at a time. */
   readonly #requests = pLimit(1);
@@ -56,6 +54,7 @@ export class Document {
   private constructor(deps: DocumentDeps & LoadDeps, follower: Follower) {
     this.#deps = deps;
     this.#follower = follower;
+    this.#writer = new LogWriter({ ...deps, wait: this.#wait }, follower);
     this.#visible = new VisibleState(follower, deps.reducer);
     this.log = follower.log;
   }
@@ -181,13 +180,11 @@ export class Document {
     options: AppendOptions = {},
   ): Promise<AddedEntries | undefined> {
     checkAppendOptions(this.log, options);
-    const given = isList(entries) ? entries : [entries];
-    checkNewEntries(this.log, given, this.#deps.types);
-    const drafts = given.map((entry) => draftEntry(entry, this.#deps));
+    const drafts = draftEntries(this.#deps, this.log, isList(entries) ? entries : [entries]);
     return this.#requests(async () => {
       this.#checkOpen();
       try {
-        return await this.#follower.append(drafts, options, this.#wait);
+        return await this.#writer.append(drafts, options);
       } finally {
         this.#follower.lost.forget(drafts);
         // The log has the entries even if the state cannot show them yet.
@@ -210,11 +207,10 @@ export class Document {
    */
   async mutate(entry: NewEntry): Promise<Position | undefined> {
     this.#checkOpen();
-    checkNewEntries(this.log, [entry], this.#deps.types);
-    const drafted = draftEntry(entry, this.#deps);
+    const draft = draftEntry(this.#deps, this.log, entry);
     const settled = Promise.withResolvers<Position | undefined>();
-    const shown = Object.freeze({ entry: drafted });
-    const pending: Pending = { entry: drafted, shown, settled, isSettled: false, foldedAt: this.position };
+    const shown = Object.freeze({ entry: { ...entry, id: draft.id, created: draft.created } });
+    const pending: Pending = { draft, shown, settled, isSettled: false, foldedAt: this.position };
     try {
       await this.#visible.add(pending);
     } catch (error) {
@@ -338,13 +334,13 @@ export class Document {
     const pending = this.#visible.next;
     if (pending === undefined) return true;
     try {
-      const added = await this.#follower.append([pending.entry], {}, this.#wait);
-      this.#follower.lost.forget([pending.entry]);
+      const added = await this.#writer.append([pending.draft], {});
+      this.#follower.lost.forget([pending.draft]);
       await this.#visible.stored(pending, added?.first);
       return true;
     } catch (error) {
       if (isFinal(error)) {
-        this.#follower.lost.forget([pending.entry]);
+        this.#follower.lost.forget([pending.draft]);
         await this.#visible.failed(pending, error);
         return true;
       }

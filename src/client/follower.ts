@@ -1,24 +1,20 @@
-import { ChunkMissingError, EntryExistsError, EntryGapError } from '../errors.ts';
+import { toHex } from '../codec/bytes.ts';
+import { ChunkMissingError, DocumentStoppedError, EntryGapError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, MAX_NUMBER, nextPosition, type Position, previousPosition, START } from '../ids/position.ts';
-import { Attempts, Contention, type RetryLimits } from '../log/backoff.ts';
-import type { AddedEntries, AppendOptions, LogClient } from '../log/client.ts';
-import { DEFAULT_RETRIES } from '../log/client-context.ts';
+import { comparePositions, nextPosition, type Position, START } from '../ids/position.ts';
+import type { AddedEntries, LogClient } from '../log/client.ts';
 import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/entry.ts';
-import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
+import type { DraftedEntry } from '../log/new-entry.ts';
+import { type LogEnd, queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
 import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf } from '../log/segment.ts';
-import { type BadEntry, isSameBadEntry } from '../snapshot/bad-entry.ts';
+import { type BadEntry, isSameBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
-import { AppliedMutations } from './applied-mutations.ts';
-import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
-import { appendStopped, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
-import { type Confirmed, FarBehind, type FollowOptions, foldAfter, type NewRange } from './new-entries.ts';
 import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
-import { StateFolder } from './state-folder.ts';
+import { type Confirmed, FarBehind, type NewRange, type ReloadLimits, StateFolder } from './state-folder.ts';
 import { loadTail, Tail } from './tail.ts';
 
 export interface FollowerDeps extends SnapshotStores {
@@ -26,20 +22,55 @@ export interface FollowerDeps extends SnapshotStores {
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
-  /** From 0 up to but not including 1. */
-  readonly random: () => number;
-  /** As in {@link LogClientDeps}. */
-  readonly retries?: RetryLimits;
   /** As in {@link LoadDeps}. */
   readonly onForeign?: LoadDeps['onForeign'];
 }
 
-/** Attempts to append after a lost answer. */
-const UNCERTAIN_ATTEMPTS = 3;
+export interface FollowOptions {
+  readonly limits: ReloadLimits;
+  /** As in {@link LoadOptions}. */
+  readonly onBadEntry?: OnBadEntry | undefined;
+}
+
+/** Appended entries whose answer was lost, so that their writer recognizes them in the log. */
+export class LostAnswers {
+  /** By id, in hexadecimal; undefined until the log is known to have the entry. */
+  readonly #places = new Map<string, LogEnd | undefined>();
+
+  get isEmpty(): boolean {
+    return this.#places.size === 0;
+  }
+
+  add(entries: readonly DraftedEntry[]): void {
+    for (const { id } of entries) this.#places.set(toHex(id), undefined);
+  }
+
+  /** Takes notice of entries that were read from the log. */
+  note(read: readonly Entry[]): void {
+    if (this.isEmpty) return;
+    for (const { id, position, number } of read) {
+      const name = id && toHex(id);
+      if (name !== undefined && this.#places.has(name)) this.#places.set(name, { position, number });
+    }
+  }
+
+  /** The places of entries that were appended together, if the log has them. Then forgets them. */
+  take(entries: readonly DraftedEntry[]): AddedEntries | undefined {
+    const [first, last] = [entries[0], entries.at(-1)].map((own) => own && this.#places.get(toHex(own.id)));
+    if (first === undefined || last === undefined) return undefined;
+    this.forget(entries);
+    const { position, number } = first;
+    return { first: position, last: last.position, ...(number !== undefined && { firstNumber: number }) };
+  }
+
+  forget(entries: readonly DraftedEntry[]): void {
+    for (const { id } of entries) this.#places.delete(toHex(id));
+  }
+}
 
 /**
- * Follows one log with one reducer: holds the state of all entries up to a position, reads newer
- * entries and appends. When a newer snapshot completes, the follower forks its tail there, which
+ * Follows one log with one reducer: holds the state of all entries up to a position, and reads
+ * newer entries. When a newer snapshot completes, the follower forks its tail there, which
  * downloads nothing. The state itself moves onto the chunks of that snapshot later, when its own
  * nodes take too much memory.
  *
@@ -62,8 +93,6 @@ export class Follower {
   #search = new SearchTimer();
   /** The newest snapshot after the bad entry, if another reducer made it. */
   #passedOver: Position | undefined;
-  readonly #mutations: AppliedMutations;
-  readonly #contention: Contention;
   readonly lost = new LostAnswers();
 
   private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions) {
@@ -73,14 +102,12 @@ export class Follower {
     this.#options = options;
     this.#folder = new StateFolder(deps, log, reducer);
     this.#tail = new Tail(deps.types);
-    this.#mutations = new AppliedMutations(deps);
-    this.#contention = new Contention(deps.retries ?? DEFAULT_RETRIES, deps.now);
   }
 
   /** Loads a log. Throws the errors of {@link loadState}. */
   static async load(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions): Promise<Follower> {
     const follower = new Follower(deps, log, reducer, options);
-    await follower.#reload();
+    await follower.reload();
     return follower;
   }
 
@@ -103,6 +130,11 @@ export class Follower {
     return this.#tail.base?.position ?? START;
   }
 
+  /** The snapshot at which the tail begins, whichever reducer made it. */
+  get base(): CompletedSnapshot | undefined {
+    return this.#tail.base;
+  }
+
   /** Number of application entries that were folded; a reload counts as one. */
   get version(): number {
     return this.#version;
@@ -122,124 +154,23 @@ export class Follower {
       }
       await this.#moveIfNeeded();
     } catch (error) {
-      if (error instanceof ChunkMissingError) return this.#reload();
+      if (error instanceof ChunkMissingError) return this.reload();
       // Without an archive, the next entries may have expired.
       if (!(error instanceof FarBehind || error instanceof EntryGapError)) throw error;
-      if (await this.#hasSnapshotAhead()) return this.#reload();
+      if (await this.#hasSnapshotAhead()) return this.reload();
       if (error instanceof EntryGapError) throw error;
-      await this.#readTo('end');
-    }
-  }
-
-  /**
-   * Appends entries directly after the last entry of the log, and folds them. Folds them first: an
-   * entry that the reducer rejects is not appended. If others appended in the meantime, reads their
-   * entries, waits and tries again, unless `after` is given. After a lost answer, looks for the
-   * entries in the log.
-   * @param sleep waits for a time in milliseconds, or throws to give up
-   * @returns undefined if the log has applied the entries' mutations already; nothing is appended
-   * @throws MutationOvertakenError if a mutation never takes effect; nothing is appended
-   * @throws AttemptsExhaustedError if other clients were faster in every attempt
-   * @throws EntryRejectedError if the reducer rejects an entry
-   * @throws DocumentStoppedError if the follower has stopped at a bad entry; nothing is appended
-   * @throws EntryExistsError if `after` is given and other application entries follow it
-   * @throws AppendUncertainError if the answer was lost and the log cannot be read either
-   * @throws the errors of {@link LogClient.addEntries}
-   */
-  async append(
-    entries: readonly DraftedEntry[],
-    options: AppendOptions,
-    sleep: (ms: number) => Promise<void>,
-  ): Promise<AddedEntries | undefined> {
-    const isStale = this.#deps.now() - this.#readMs > TRUST_MS / 2;
-    if (isStale || this.#confirmed.badEntry !== undefined) await this.refresh();
-    try {
-      return await this.#append(entries, options, sleep);
-    } catch (error) {
-      if (!(error instanceof ChunkMissingError)) throw error;
-      await this.#reload();
-      return this.#append(entries, options, sleep);
-    }
-  }
-
-  async #append(
-    entries: readonly DraftedEntry[],
-    options: AppendOptions,
-    sleep: (ms: number) => Promise<void>,
-  ): Promise<AddedEntries | undefined> {
-    const { now, random, retries = DEFAULT_RETRIES } = this.#deps;
-    const before = options.after === undefined ? this.#contention.before : 0;
-    const how = { ...retries, now, random, sleep, before, failure: 'Appending failed', where: { log: this.log } };
-    const attempts = new Attempts(how);
-    let isWritten = false;
-    try {
-      if (before > 0) {
-        await attempts.wait();
-        await this.#readTo('end');
-      }
-      const added = await this.#attempt(entries, options, attempts);
-      isWritten = added !== undefined;
-      return added;
-    } finally {
-      if (options.after === undefined) this.#contention.ended({ before, failures: attempts.failures, isWritten });
-    }
-  }
-
-  async #attempt(
-    entries: readonly DraftedEntry[],
-    options: AppendOptions,
-    attempts: Attempts,
-  ): Promise<AddedEntries | undefined> {
-    let uncertain = 0;
-    for (;;) {
-      const known = this.lost.take(entries);
-      if (known !== undefined) return known;
-      this.checkAppends();
-      const drafts = entriesAt(this.log, this.#confirmed.end, entries);
-      if (await this.#mutations.hasAll(entries, this.#folder, this.#confirmed, this.#tail.base)) return undefined;
-      const state = await this.#folder.foldNew(this.#confirmed.state, drafts);
-      let added: AddedEntries | undefined;
-      try {
-        added = await this.#put(entries, options);
-        await this.#appended(added, drafts, state);
-        return added;
-      } catch (error) {
-        const isConflict = error instanceof EntryExistsError;
-        if (added === undefined && !isConflict && !isUncertain(error)) throw error;
-        // After a lost answer, the other entry may be the own one.
-        const isOthers = isConflict && options.after !== undefined;
-        if (isOthers && uncertain === 0) throw error;
-        const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : this.#confirmed.end;
-        if (!isConflict) await this.#findAppended(entries);
-        else if (uncertain > 0) await this.#readTo(newest);
-        if (!isConflict) uncertain++;
-        const found = this.lost.take(entries);
-        if (found !== undefined) return found;
-        if (uncertain >= UNCERTAIN_ATTEMPTS || isOthers) throw error;
-        await attempts.failed(error);
-        // Others may have appended during the wait, and a lost request may have arrived.
-        if (uncertain > 0) await this.#findAppended(entries);
-        else await this.#readTo('end');
-        await this.#readTo(newest);
-      }
+      await this.readTo('end');
     }
   }
 
   /** @throws DocumentStoppedError if the follower has stopped at a bad entry */
   checkAppends(): void {
     const { badEntry } = this.#confirmed;
-    if (badEntry !== undefined) throw appendStopped(this.log, badEntry);
-  }
-
-  /** Puts entries after the last known one, and asks for a newer snapshot now and then. */
-  #put(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
-    const snapshot = this.#startsSearch() ? this.#newestSnapshot : undefined;
-    const after = options.after ?? previousPosition(this.#confirmed.end);
-    return this.#deps.client.addEntries(this.log, entries, { ...options, after, ...(snapshot && { snapshot }) });
+    if (badEntry !== undefined) throw stopped(this.log, badEntry);
   }
 
   /** Loads the newest snapshot and the entries since, in place of the current state. */
-  async #reload(): Promise<void> {
+  async reload(): Promise<void> {
     const { store, types, now } = this.#deps;
     const startedMs = now();
     const deps = { ...this.#deps, reducer: this.#reducer };
@@ -266,13 +197,13 @@ export class Follower {
     this.#read({ state, end, badEntry }, last, startedMs);
   }
 
-  /** Like {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
-  async #readTo(to: Position | 'end'): Promise<void> {
+  /** As {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
+  async readTo(to: Position | 'end'): Promise<void> {
     try {
       await this.#readOn({ to });
     } catch (error) {
       if (!(error instanceof ChunkMissingError)) throw error;
-      await this.#reload();
+      await this.reload();
       await this.#readOn({ to });
     }
   }
@@ -290,7 +221,7 @@ export class Follower {
     const { onBadEntry } = this.#options;
     // Skipped entries could include those whose answer was lost.
     const range = { to, limits: this.lost.isEmpty ? limits : undefined, onBadEntry };
-    const { draft, entries, badEntry } = await foldAfter(this.#deps, this.#folder, this.#confirmed, range);
+    const { draft, entries, badEntry } = await this.#folder.foldAfter(this.#confirmed, range);
     const changes = entries.filter(({ type }) => !types.includes(type)).length;
     const state = changes === 0 ? before : await draft.state();
     const last = entries.at(-1);
@@ -308,7 +239,7 @@ export class Follower {
     const newer = await this.#querySnapshot(this.#passedOver ?? this.#newestSnapshot);
     if (newer === undefined) return false;
     if (comparePositions(newer.position, position) < 0) this.#heardOf(newer);
-    else if ((await this.#folder.ownRoot(newer)) !== undefined) await this.#reload();
+    else if ((await this.#folder.ownRoot(newer)) !== undefined) await this.reload();
     else this.#passedOver = newer.position;
     return this.#confirmed.badEntry === undefined;
   }
@@ -324,27 +255,33 @@ export class Follower {
     if (this.#last !== undefined && isEnd) this.#deps.client.sawEnd(this.#last, startedMs);
   }
 
-  async #appended(added: AddedEntries, drafts: readonly Entry[], state: State): Promise<void> {
+  /**
+   * Takes entries as read that were just appended after the confirmed ones.
+   * @param state the confirmed state with the entries folded, if no others came in between
+   */
+  async appended(added: AddedEntries, drafts: readonly Entry[], state: State): Promise<void> {
     const [first] = drafts;
+    const last = drafts.at(-1);
     if (first === undefined || comparePositions(first.position, added.first) !== 0) {
       // Snapshot or End Segment entries of other clients came in between.
-      await this.#readTo(nextPosition(added.last));
+      await this.readTo(nextPosition(added.last));
     } else {
       this.#version += drafts.length;
       if (this.#tail.add(drafts)) this.#forked();
-      this.#read({ state, end: nextPosition(added.last) }, lastOf(drafts, added), this.#deps.now());
+      const number = added.firstNumber === undefined ? undefined : added.firstNumber + drafts.length - 1;
+      this.#read({ state, end: nextPosition(added.last) }, last && { ...last, number }, this.#deps.now());
     }
     if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
   }
 
-  /** Looks for entries in the log whose answer was lost. */
-  async #findAppended(entries: readonly DraftedEntry[]): Promise<void> {
-    this.lost.add(entries);
-    try {
-      await this.#readTo({ segment: MAX_NUMBER, entry: 0 });
-    } catch (cause) {
-      throw appendUncertain(this.log, cause);
-    }
+  /** Whether an append may meet entries that were not read, because the last read was long ago. */
+  get isStale(): boolean {
+    return this.#deps.now() - this.#readMs > TRUST_MS / 2;
+  }
+
+  /** The newest known snapshot, if it is time to ask for a newer one. */
+  askForSnapshot(): Position | undefined {
+    return this.#startsSearch() ? this.#newestSnapshot : undefined;
   }
 
   #startsSearch(): boolean {
@@ -382,7 +319,7 @@ export class Follower {
     const { base, entries } = this.#tail;
     const { state } = this.#confirmed;
     if (base === undefined || !this.#move.isDue(this.#deps.now(), this.#folder.unsavedBytes(state))) return;
-    if (entries === undefined) return this.#reload();
+    if (entries === undefined) return this.reload();
     const root = await this.#folder.ownRoot(base);
     this.#isForeign = root === undefined;
     if (root !== undefined) {
@@ -394,4 +331,15 @@ export class Follower {
     }
     this.#move.done();
   }
+}
+
+/** The error of an append to a document that has stopped at a bad entry. */
+function stopped(log: LogId, { position, error }: BadEntry): DocumentStoppedError {
+  const advice =
+    "Correct the reducer and raise its version, or repair the entry; then run 'logfold resume LOG' and open the log again";
+  const details = { log, ...position, type: error.type, advice, cause: error };
+  return new DocumentStoppedError(
+    `nothing was appended: the document has stopped at an entry that cannot be folded (${error.code}: ${error.reason})`,
+    details,
+  );
 }

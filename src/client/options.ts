@@ -2,7 +2,7 @@ import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts
 import type { ForeignPart } from '../log/foreign.ts';
 import { checkOnBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
-import type { ReloadLimits } from './new-entries.ts';
+import type { ReloadLimits } from './state-folder.ts';
 
 export interface DocumentOptions {
   /** Folds the entries. It must be the reducer of the deployment, which makes the snapshots. */

@@ -1,6 +1,5 @@
 import type { Position } from '../ids/position.ts';
-import type { NewEntry } from '../log/client.ts';
-import type { DraftedEntry } from './drafted-entry.ts';
+import type { DraftedEntry, NewEntry } from '../log/new-entry.ts';
 import { Listeners, type Observable } from './listeners.ts';
 
 /** An entry that the document shows and the log does not have yet. Immutable. */
@@ -12,7 +11,7 @@ export interface PendingEntry {
 
 /** An entry that waits to be sent. */
 export interface Pending {
-  readonly entry: DraftedEntry;
+  readonly draft: DraftedEntry;
   /** The entry as readers see it. */
   shown: PendingEntry;
   /** The position at which the visible state folds the entry. */
@@ -61,7 +60,7 @@ export class PendingList implements Observable<readonly PendingEntry[]> {
 
   /** Shows the error of an entry that is sent again later. */
   postpone(pending: Pending, error: unknown): void {
-    pending.shown = Object.freeze({ entry: pending.entry, error });
+    pending.shown = Object.freeze({ entry: pending.shown.entry, error });
     this.#changed();
   }
 

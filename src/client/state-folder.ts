@@ -9,9 +9,12 @@ import {
   UsageError,
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import { decodeEntryBody } from '../log/body.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from '../log/entry.ts';
 import { openFile } from '../log/file.ts';
+import { readUpTo } from '../log/read-entries.ts';
+import { type BadEntry, type OnBadEntry, untilBadEntry } from '../snapshot/bad-entry.ts';
 import { otherReducer } from '../snapshot/build.ts';
 import { foldEntries, toFoldEntry } from '../snapshot/fold.ts';
 import type { Root } from '../snapshot/root.ts';
@@ -27,6 +30,38 @@ import type { NodeStore } from '../tree/node-store.ts';
 export interface Downloads {
   readonly chunks: number;
   readonly bytes: number;
+}
+
+/** How far a follower may be behind before it loads the newest snapshot instead of all entries. */
+export interface ReloadLimits {
+  readonly entries: number;
+  readonly segments: number;
+}
+
+/** The state of a log up to a position. */
+export interface Confirmed {
+  readonly state: State;
+  /** The position after the last entry in the state. */
+  readonly end: Position;
+  /** The entry at which the follower has stopped. */
+  readonly badEntry?: BadEntry | undefined;
+}
+
+/** There are more new entries than the limits allow. */
+export class FarBehind extends Error {}
+
+/** Entries to read and fold. */
+export interface NewRange {
+  readonly to: Position | 'end';
+  readonly limits?: ReloadLimits | undefined;
+  readonly onBadEntry?: OnBadEntry | undefined;
+}
+
+/** Entries and the draft into which they are folded. */
+export interface Folded {
+  readonly draft: Draft;
+  readonly entries: readonly Entry[];
+  readonly badEntry: BadEntry | undefined;
 }
 
 /**
@@ -124,6 +159,31 @@ export class StateFolder {
       if (isOfStore(error)) throw error;
       throw rejected(this.log, entry.type, index, error);
     }
+  }
+
+  /**
+   * Reads and folds the entries after a state, up to a bad one if the range stops there.
+   * @throws FarBehind if there are more than the limits allow
+   * @throws the errors of {@link readUpTo} and of the fold
+   */
+  async foldAfter({ state, end: from }: Confirmed, { to, limits, onBadEntry }: NewRange): Promise<Folded> {
+    const { loaded, badEntry } = await untilBadEntry(onBadEntry, to, async (end) => {
+      const entries: Entry[] = [];
+      const pages = readUpTo(this.#deps, this.log, { from, to: end, newestSegment: from.segment });
+      async function* followed(): AsyncGenerator<readonly Entry[]> {
+        for await (const page of pages) {
+          entries.push(...page);
+          const segments = (page.at(-1)?.position.segment ?? from.segment) - from.segment;
+          if (limits !== undefined && (entries.length > limits.entries || segments > limits.segments))
+            throw new FarBehind();
+          yield page;
+        }
+      }
+      const draft = new Draft(this.nodes, state);
+      await this.foldInto(draft, followed());
+      return { draft, entries };
+    });
+    return { ...loaded, badEntry };
   }
 
   /** Folds pages of entries into a draft. Throws the errors of {@link foldEntries}. */

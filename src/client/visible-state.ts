@@ -1,16 +1,15 @@
 import pLimit from 'p-limit';
 import { EntryRejectedError } from '../errors.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
+import { entriesAt } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { isSameState, type State } from '../state/state.ts';
 import { DocumentState } from './document-state.ts';
-import { entriesAt } from './drafted-entry.ts';
 import type { Follower } from './follower.ts';
 import { Listeners } from './listeners.ts';
-import type { Confirmed } from './new-entries.ts';
 import { type Pending, PendingList } from './pending-list.ts';
-import type { StateFolder } from './state-folder.ts';
+import type { Confirmed, StateFolder } from './state-folder.ts';
 
 /**
  * The state that a document shows: the confirmed entries before a position, and the pending entries
@@ -190,7 +189,7 @@ export class VisibleState {
   #settleFound(): { readonly pending: Pending; readonly first: Position } | undefined {
     if (this.#follower.lost.isEmpty) return undefined;
     for (const pending of this.pending.entries) {
-      const found = pending.isSettled ? undefined : this.#follower.lost.take([pending.entry]);
+      const found = pending.isSettled ? undefined : this.#follower.lost.take([pending.draft]);
       if (found === undefined) continue;
       this.pending.settle(pending);
       pending.settled.resolve(found.first);
@@ -214,7 +213,7 @@ export class VisibleState {
         kept.push(pending);
       } catch (error) {
         if (!(error instanceof EntryRejectedError)) throw error;
-        lost.forget([pending.entry]);
+        lost.forget([pending.draft]);
         this.pending.settle(pending);
         pending.settled.reject(error);
       }
@@ -224,10 +223,9 @@ export class VisibleState {
 
   /** @param index number of pending entries before this one */
   async #fold(folder: StateFolder, state: State, pending: Pending, index: number): Promise<State> {
-    const { log, confirmed } = this.#follower;
-    const { segment, entry } = confirmed.end;
+    const { segment, entry } = this.#follower.confirmed.end;
     const foldedAt = { segment, entry: entry + index };
-    const folded = await folder.foldNew(state, entriesAt(log, foldedAt, [pending.entry]));
+    const folded = await folder.foldNew(state, entriesAt(foldedAt, [pending.draft]));
     pending.foldedAt = foldedAt;
     return folded;
   }

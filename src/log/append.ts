@@ -1,14 +1,13 @@
 import { EntryExistsError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { checkPosition, comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts';
+import { checkPosition, comparePositions, MAX_NUMBER, nextPosition, type Position } from '../ids/position.ts';
 import { type End, queryEnd, requireNoneAfter } from './append-condition.ts';
 import { saveBody } from './body.ts';
-import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import { type CompletedSnapshot, type Entry, newEntryId, RESERVED_VERSION, type ReservedTypes } from './entry.ts';
+import { type ClientContext, writeWithRetries } from './client-context.ts';
+import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
 import { numberAfter } from './entry-number.ts';
 import type { Consistency } from './log-store.ts';
-import { storableMetadata } from './metadata.ts';
-import { checkNewEntries, type NewEntry } from './new-entry.ts';
+import { checkCount, type DraftedEntry, entriesAt, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 
@@ -51,35 +50,31 @@ export interface AddedEntries {
  * request, to check that the file exists.
  *
  * After any other error, such as a lost connection, the entries may have been appended.
- * @throws UsageError if an entry or the options are malformed, or a file does not exist
- * @throws PositionInvalidError if `after` or `snapshot` is not a position
- * @throws ValueUnsupportedError if a body or metadata cannot be stored
- * @throws TooLargeError if one request cannot carry the entries, metadata is too large, or the
- * segment is full
+ * @param given at least one, from {@link draftEntries}
+ * @param options as {@link checkAppendOptions} accepts them
+ * @throws UsageError if a file does not exist
+ * @throws TooLargeError if one request cannot carry the entries, or the segment is full
  * @throws LogNotFoundError if the log does not exist
  * @throws EntryExistsError, with the `newest` position, if an entry of the application follows
  * `after`
  * @throws EntryNotFoundError if `after` does not exist
  * @throws AttemptsExhaustedError if other clients were faster in every attempt
- * @throws ClockInvalidError if the clock shows a time before 1970
  */
 export async function append(
   context: ClientContext,
   log: LogId,
-  given: readonly NewEntry[],
+  given: readonly DraftedEntry[],
   options: AppendOptions = {},
 ): Promise<AddedEntries> {
-  checkAppendOptions(log, options);
-  checkNewEntries(log, given);
   const { after, snapshot, snapshotBefore = false } = options;
-  const [{ created } = {}] = given;
-  const snapshotEntry: NewEntry = { type: context.types.snapshot, version: RESERVED_VERSION, created };
-  const entries = snapshotBefore ? [snapshotEntry, ...given] : given;
-  if (snapshotBefore) checkNewEntries(log, entries);
-  const now = nowSeconds(context);
-  const unsaved = entries.map((entry) => draftEntry(context, log, entry, now));
+  const [{ created } = { created: 0 }] = given;
+  const before: DraftedEntry[] = snapshotBefore ? [snapshotEntry(context, { log, created })] : [];
+  checkCount(log, before.length + given.length);
   const drafts = await Promise.all(
-    unsaved.map(async (draft, i) => ({ ...draft, ...(await saveBody(context, log, entries[i] ?? {})) })),
+    [...before, ...given].map(async ({ body, file, ...draft }) => ({
+      ...draft,
+      ...(await saveBody(context, log, { body, file })),
+    })),
   );
   let segments: readonly Segment[] | undefined;
   // With a cold cache the append itself reads the segments.
@@ -123,8 +118,8 @@ export async function append(
     context.newest.set(log, last);
     const { position, number: firstNumber } = first;
     const numbered = { first: position, last: last.position, ...(firstNumber !== undefined && { firstNumber }) };
-    const [snapshotEntry] = placed;
-    return snapshotBefore && snapshotEntry ? { ...numbered, snapshotEntry: snapshotEntry.position } : numbered;
+    const [asked] = placed;
+    return snapshotBefore && asked ? { ...numbered, snapshotEntry: asked.position } : numbered;
   };
   const conflict = (error: unknown) => error instanceof EntryExistsError && error !== unmet;
   const keepsEnd = (error: unknown) => error instanceof EntryExistsError && error === unmet;
@@ -170,35 +165,12 @@ export function checkRoom(log: LogId, position: Position): void {
   }
 }
 
-/** An entry without its place and its body. */
-function draftEntry(
-  context: ClientContext,
-  log: LogId,
-  entry: NewEntry,
-  now: number,
-): Omit<Entry, 'position' | 'body' | 'external' | 'file'> {
-  const { type, version, created = now, once } = entry;
-  // All attempts to write this entry share its id, at whatever position.
-  const { id = newEntryId(context.random) } = entry;
-  const metadata = storableMetadata(log, entry.metadata);
-  return {
-    log,
-    id,
-    created,
-    type,
-    version,
-    ...(metadata !== undefined && { metadata }),
-    ...(once !== undefined && { once: { client: once.client, mutation: once.mutation } }),
-  };
-}
-
 /** Gives entries their positions and numbers after the newest entry of a log. */
 function placeAfter(newest: LogEnd, drafts: readonly Omit<Entry, 'position'>[], types: ReservedTypes): Entry[] {
-  const { segment, entry } = newest.position;
   let { number } = newest;
-  return drafts.map((draft, i) => {
-    number = numberAfter(number, draft.type, types);
-    return { ...draft, position: { segment, entry: entry + 1 + i }, ...(number !== undefined && { number }) };
+  return entriesAt(nextPosition(newest.position), drafts).map((entry) => {
+    number = numberAfter(number, entry.type, types);
+    return number === undefined ? entry : { ...entry, number };
   });
 }
 

@@ -17,8 +17,7 @@ import {
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
-import type { Entry, StoredBody } from './entry.ts';
-import type { NewEntry } from './new-entry.ts';
+import type { EncodedBody, Entry, StoredBody } from './entry.ts';
 
 const packr = new Packr({ useRecords: false, mapsAsObjects: false });
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -121,35 +120,34 @@ function placed<T>({ log, position }: Entry, decode: () => T): T {
 }
 
 /**
- * Prepares the body and the file of an entry. null becomes no body. Up to {@link
- * EXTERNAL_BODY_BYTES} go into the entry, and more go into an object, which is written here, before
- * an entry names it.
- * @throws ValueUnsupportedError if the body cannot be stored
+ * Makes room for the body of an entry. Up to {@link EXTERNAL_BODY_BYTES} stay in the entry, and
+ * more go into an object, which is written here, before an entry names it.
  * @throws TooLargeError if the body is beside a file, and too large for the entry
  * @throws UsageError if the file does not exist
  */
 export async function saveBody(
   to: { readonly blobs: BlobStore; readonly random: () => number },
   log: LogId,
-  { body: value = null, file }: Pick<NewEntry, 'body' | 'file'>,
+  { body, file }: { readonly body?: EncodedBody | undefined; readonly file?: string | undefined },
 ): Promise<Pick<Entry, 'body' | 'external' | 'file'>> {
-  if (value === null) return {};
-  const bytes = encodeBody(value);
-  if (file !== undefined) return { body: { format: 'bytes', bytes: await checkFileBody(to.blobs, file, bytes) }, file };
-  if (bytes.length <= EXTERNAL_BODY_BYTES) return { body: { format: 'bytes', bytes } };
+  if (body === undefined) return {};
+  const { bytes } = body;
+  if (file !== undefined) await checkFileBody(to.blobs, file, bytes);
+  if (file !== undefined) return { body, file };
+  if (bytes.length <= EXTERNAL_BODY_BYTES) return { body };
   const external = bodyKey(log, bytesToHex(sha256(bytes)), randomHex(to.random, 12));
   await to.blobs.put(external, bytes);
   return { external };
 }
 
 /** Refuses an entry that no reader could fold, which would stop the log. */
-async function checkFileBody(blobs: BlobStore, file: string, bytes: Uint8Array): Promise<Uint8Array> {
+async function checkFileBody(blobs: BlobStore, file: string, bytes: Uint8Array): Promise<void> {
   if (bytes.length > EXTERNAL_BODY_BYTES) {
     throw new TooLargeError(`a body of ${bytes.length} bytes beside a file is over ${EXTERNAL_BODY_BYTES}`, {
       advice: 'Keep only the parameters of the file in the body',
     });
   }
-  if ((await blobs.getRange(file, { from: 0, to: 1 })) !== undefined) return bytes;
+  if ((await blobs.getRange(file, { from: 0, to: 1 })) !== undefined) return;
   throw new UsageError(`the file '${file}' does not exist`, { advice: 'Save it again with `saveFile`' });
 }
 

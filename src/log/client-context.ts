@@ -2,7 +2,6 @@ import type { LogId, ParseLog, parseLogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
 import type { ReservedTypes } from './entry.ts';
-import { epochSeconds } from './entry.ts';
 import type { EntryAppender, LogReader } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
 
@@ -50,14 +49,6 @@ export interface WriteOptions {
   readonly conflict: (error: unknown) => boolean;
   /** Whether the cached end of the log is still right after an error; never by default. */
   readonly keepsEnd?: (error: unknown) => boolean;
-}
-
-/**
- * The current time in epoch seconds.
- * @throws ClockInvalidError if the clock shows a time before 1970
- */
-export function nowSeconds(context: ClientContext): number {
-  return epochSeconds(context.now());
 }
 
 /**

@@ -6,9 +6,9 @@ import { type AddedEntries, type AppendOptions, append, checkAppendOptions } fro
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { loadBody } from './body.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { type CompletedSnapshot, type Entry, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { type CompletedSnapshot, type Entry, type EntryHead, RESERVED_TYPES } from './entry.ts';
 import { saveFile } from './file.ts';
-import { checkNewEntries, type NewEntry } from './new-entry.ts';
+import { creationTime, type DraftedEntry, draftEntries, type NewEntry, snapshotEntry } from './new-entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache, type TRUST_MS } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
@@ -83,8 +83,14 @@ export class LogClient {
    */
   async addEntries(log: LogId, entries: readonly NewEntry[], options: AppendOptions = {}): Promise<AddedEntries> {
     const id = this.#context.parseLog(log);
-    checkNewEntries(id, entries, this.#context.types);
-    return append(this.#context, id, entries, options);
+    const drafts = draftEntries(this.#context, id, entries);
+    checkAppendOptions(id, options);
+    return append(this.#context, id, drafts, options);
+  }
+
+  /** As {@link addEntries}, for entries of {@link draftEntries} and options that were checked. */
+  addDrafted(log: LogId, drafts: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
+    return append(this.#context, log, drafts, options);
   }
 
   /**
@@ -104,9 +110,9 @@ export class LogClient {
   async addSnapshot(log: LogId, given: SnapshotOptions = {}): Promise<AddedEntry> {
     const id = this.#context.parseLog(log);
     checkAppendOptions(id, given, ['created']);
-    const { created, ...options } = given;
-    const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
-    return onlyOne(await append(this.#context, id, [entry], options));
+    const { created: time, ...options } = given;
+    const created = creationTime(this.#context, id, time);
+    return onlyOne(await append(this.#context, id, [snapshotEntry(this.#context, { log: id, created })], options));
   }
 
   /**

@@ -8,9 +8,15 @@ import { parseKey, rootPrefix } from '../store/keys.ts';
 
 /** An entry's body as it is stored, not yet decoded. */
 export type StoredBody =
-  | { readonly format: 'bytes'; readonly bytes: Uint8Array }
+  | EncodedBody
   | { readonly format: 'json'; readonly text: string }
   | { readonly format: 'native'; readonly value: Value };
+
+/** A body in bytes: MessagePack, or JSON text. */
+export interface EncodedBody {
+  readonly format: 'bytes';
+  readonly bytes: Uint8Array;
+}
 
 /** Bytes of an entry's id. The id tells apart the few writers that meet at one position. */
 const ENTRY_ID_BYTES = 8;

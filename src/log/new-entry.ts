@@ -1,9 +1,21 @@
 import type { Value } from '../codec/value.ts';
 import { TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import { bodyPrefix, isFileKey } from '../store/keys.ts';
-import type { ClientMutation, EntryMetadata, ReservedTypes } from './entry.ts';
+import { encodeBody } from './body.ts';
+import {
+  type ClientMutation,
+  type EncodedBody,
+  type Entry,
+  type EntryMetadata,
+  epochSeconds,
+  newEntryId,
+  RESERVED_VERSION,
+  type ReservedTypes,
+} from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
+import { storableMetadata } from './metadata.ts';
 import { checkMutations } from './mutation.ts';
 
 /** An entry that has no position yet. */
@@ -35,12 +47,84 @@ export interface NewEntry {
   readonly id?: Uint8Array | undefined;
 }
 
+/**
+ * A new entry that was checked and encoded, with its id and its time. It lacks only its place in
+ * the log, and its body may be too large for the table.
+ */
+export interface DraftedEntry extends Omit<Entry, 'position' | 'number' | 'external'> {
+  readonly id: Uint8Array;
+  readonly body?: EncodedBody | undefined;
+}
+
+/** The clock and the other ports of a writer that drafts entries. */
+export interface DraftDeps {
+  readonly types: ReservedTypes;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+}
+
 /** The most UTF-16 code units of an entry's type. Every read of the entry also reads its type. */
 const MAX_TYPE_LENGTH = 1024;
 /** The most bytes of an entry's id. Every read of the entry also reads its id. */
 const MAX_ID_BYTES = 64;
 /** The year 5138 in epoch seconds, and 1973 in milliseconds. */
 const MAX_TIME = 1e11;
+
+/**
+ * Checks and encodes entries that are appended together. All attempts to write an entry share its
+ * id and its time, at whatever position.
+ * @throws the errors of {@link checkNewEntries}
+ * @throws ValueUnsupportedError if a body or metadata cannot be stored
+ * @throws TooLargeError if metadata is too large
+ * @throws ClockInvalidError if the clock shows a time before 1970
+ */
+export function draftEntries(deps: DraftDeps, log: LogId, entries: readonly NewEntry[]): DraftedEntry[] {
+  checkNewEntries(log, entries, deps.types);
+  return entries.map((entry) => drafted(deps, log, entry));
+}
+
+/** As {@link draftEntries}, for one entry. */
+export function draftEntry(deps: DraftDeps, log: LogId, entry: NewEntry): DraftedEntry {
+  checkNewEntries(log, [entry], deps.types);
+  return drafted(deps, log, entry);
+}
+
+function drafted({ now, random }: DraftDeps, log: LogId, entry: NewEntry): DraftedEntry {
+  const { id = newEntryId(random), created = epochSeconds(now()), type, version, body = null, file, once } = entry;
+  const metadata = storableMetadata(log, entry.metadata);
+  return {
+    log,
+    id,
+    created,
+    type,
+    version,
+    ...(body !== null && { body: { format: 'bytes', bytes: encodeBody(body) } }),
+    ...(file !== undefined && { file }),
+    ...(metadata !== undefined && { metadata }),
+    ...(once !== undefined && { once: { client: once.client, mutation: once.mutation } }),
+  };
+}
+
+/** A Snapshot entry with a new id, at a place or without one. */
+export function snapshotEntry<T extends Pick<Entry, 'log' | 'created'>>(
+  { types, random }: Pick<DraftDeps, 'types' | 'random'>,
+  place: T,
+): T & Pick<DraftedEntry, 'id' | 'type' | 'version'> {
+  return { ...place, id: newEntryId(random), type: types.snapshot, version: RESERVED_VERSION };
+}
+
+/**
+ * Drafted entries as readers will see them, if no other entry comes in between.
+ * @param first the position of the first of them
+ */
+export function entriesAt<T extends Omit<Entry, 'position'>>(
+  { segment, entry }: Position,
+  drafts: readonly T[],
+): (T & Pick<Entry, 'position'>)[] {
+  return drafts.map((draft, i) => ({ ...draft, position: { segment, entry: entry + i } }));
+}
 
 /**
  * Checks entries that are appended together, except their bodies and metadata, which are checked
@@ -51,12 +135,7 @@ const MAX_TIME = 1e11;
  */
 export function checkNewEntries(log: LogId, entries: readonly NewEntry[], reserved?: ReservedTypes): void {
   if (!Array.isArray(entries) || entries.length === 0) throw new UsageError('the list of entries is empty', { log });
-  if (entries.length > MAX_TRANSACTION_ITEMS) {
-    throw new TooLargeError(`${entries.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
-      log,
-      advice: 'Add them in several batches',
-    });
-  }
+  checkCount(log, entries.length);
   for (const entry of entries) {
     checkEntry(log, entry);
     if (reserved?.includes(entry.type) !== true) continue;
@@ -66,6 +145,15 @@ export function checkNewEntries(log: LogId, entries: readonly NewEntry[], reserv
     });
   }
   checkMutations(log, entries);
+}
+
+/** @throws TooLargeError if there are more entries than one transaction takes */
+export function checkCount(log: LogId, entries: number): void {
+  if (entries <= MAX_TRANSACTION_ITEMS) return;
+  throw new TooLargeError(`${entries} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
+    log,
+    advice: 'Add them in several batches',
+  });
 }
 
 function checkEntry(log: LogId, entry: NewEntry): void {
@@ -110,8 +198,18 @@ function checkFile(log: LogId, { body }: NewEntry, file: unknown): void {
   });
 }
 
-/** @throws UsageError if a creation time is not in epoch seconds */
-export function checkTime(log: LogId, created: number): void {
+/**
+ * The time of a new item, in epoch seconds: the given one, or now.
+ * @throws UsageError if the given time is not in epoch seconds
+ * @throws ClockInvalidError if the clock shows a time before 1970
+ */
+export function creationTime({ now }: Pick<DraftDeps, 'now'>, log: LogId, given: number | undefined): number {
+  if (given === undefined) return epochSeconds(now());
+  checkTime(log, given);
+  return given;
+}
+
+function checkTime(log: LogId, created: number): void {
   if (Number.isSafeInteger(created) && created >= 0 && created <= MAX_TIME) return;
   const shown = typeof created === 'number' ? created : kindOf(created);
   throw new UsageError(`created ${shown} is not a time in epoch seconds`, {

@@ -2,10 +2,10 @@ import { EntryExistsError, SegmentWithoutSnapshotError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
 import { checkRoom } from './append.ts';
-import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
+import { type ClientContext, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
 import type { Consistency } from './log-store.ts';
-import { checkTime } from './new-entry.ts';
+import { creationTime, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 
@@ -24,8 +24,7 @@ export interface NewSegment {
  * @throws EntryExistsError if the log exists
  */
 export async function createLog(context: ClientContext, log = context.newLogId(), time?: number): Promise<LogId> {
-  if (time !== undefined) checkTime(log, time);
-  const created = time ?? nowSeconds(context);
+  const created = creationTime(context, log, time);
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
@@ -45,12 +44,12 @@ export async function createLog(context: ClientContext, log = context.newLogId()
  * @throws AttemptsExhaustedError if other clients were faster in every attempt
  */
 export async function startSegment(context: ClientContext, log: LogId, time?: number): Promise<NewSegment> {
-  if (time !== undefined) checkTime(log, time);
   const conflict = (error: unknown) => error instanceof EntryExistsError;
   const id = newEntryId(context.random);
   return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
+    const created = creationTime(context, log, time);
     const newest = await findCovered(context, log, consistency);
-    const items = nextSegment(context, { log, newest, id, created: time ?? nowSeconds(context) });
+    const items = nextSegment(context, { log, newest, id, created });
     await context.tables.startSegment(items);
     context.newest.set(log, items.first);
     return { segment: items.segment.segment, position: items.first.position };
@@ -95,12 +94,4 @@ async function findCovered(context: ClientContext, log: LogId, consistency: Cons
     segment: newest.position.segment,
     advice: 'Wait until its snapshot is complete, then start the segment',
   });
-}
-
-/** A Snapshot entry with a new id at a place. */
-export function snapshotEntry(
-  { types, random }: Pick<ClientContext, 'types' | 'random'>,
-  place: Pick<Entry, 'log' | 'position' | 'created' | 'number'>,
-): Entry {
-  return { ...place, id: newEntryId(random), type: types.snapshot, version: RESERVED_VERSION };
 }

@@ -755,8 +755,8 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/property/document.test.ts',
     edits: [
       {
-        file: 'client/follower.ts',
-        from: '        if (!isConflict) await this.#findAppended(entries);\n        else if (uncertain > 0) await this.#readTo(newest);\n',
+        file: 'client/log-writer.ts',
+        from: '        if (!isConflict) await this.#findAppended(entries);\n        else if (uncertain > 0) await follower.readTo(newest);\n',
         to: '        uncertain = -1;\n',
       },
     ],
@@ -767,8 +767,8 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/property/bad-entry.test.ts',
     edits: [
       {
-        file: 'client/follower.ts',
-        from: '      this.checkAppends();\n',
+        file: 'client/log-writer.ts',
+        from: '      follower.checkAppends();\n',
         to: '',
       },
     ],
@@ -1618,7 +1618,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/follower.ts',
-        from: '      if (error instanceof ChunkMissingError) return this.#reload();\n',
+        from: '      if (error instanceof ChunkMissingError) return this.reload();\n',
         to: '',
       },
     ],

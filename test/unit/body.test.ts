@@ -176,42 +176,45 @@ describe('external bodies', () => {
     return { ...entry, ...body };
   };
   const place = { log: LOG, segment: 2, entry: 5 };
+  const bodyOf = (value: Value) => ({ format: 'bytes', bytes: encodeBody(value) }) as const;
 
   test('a body above 16 KB is external', async () => {
     const blobs = new MemoryBlobStore();
-    const inside = await saveBody({ blobs, random }, LOG, { body: 'x'.repeat(EXTERNAL_BODY_BYTES - 3) });
+    const inside = await saveBody({ blobs, random }, LOG, { body: bodyOf('x'.repeat(EXTERNAL_BODY_BYTES - 3)) });
     expect(inside.body).toMatchObject({ format: 'bytes', bytes: { length: EXTERNAL_BODY_BYTES } });
     expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
 
-    const outside = await saveBody({ blobs, random }, LOG, { body: 'x'.repeat(EXTERNAL_BODY_BYTES - 2) });
+    const outside = await saveBody({ blobs, random }, LOG, { body: bodyOf('x'.repeat(EXTERNAL_BODY_BYTES - 2)) });
     expect(outside).not.toHaveProperty('body');
     expect((await Array.fromAsync(blobs.list(''))).map(({ key }) => key)).toEqual([outside.external]);
   });
 
   test('an external body is read back', async () => {
     const blobs = new MemoryBlobStore();
-    const saved = await saveBody({ blobs, random }, LOG, { body: large });
+    const saved = await saveBody({ blobs, random }, LOG, { body: bodyOf(large) });
     expect(saved.external).toMatch(new RegExp(`^logs/${LOG}/bodies/[0-9a-f]{64}-[0-9a-f]{12}$`));
     expect(await loadBody(blobs, entryWith(saved))).toBe(large);
   });
 
   test('each upload of a body has a unique key, so that garbage collection cannot confuse two uploads', async () => {
     const blobs = new MemoryBlobStore();
-    const first = await saveBody({ blobs, random }, LOG, { body: large });
-    const second = await saveBody({ blobs, random: () => 0.25 }, LOG, { body: large });
+    const first = await saveBody({ blobs, random }, LOG, { body: bodyOf(large) });
+    const second = await saveBody({ blobs, random: () => 0.25 }, LOG, { body: bodyOf(large) });
     expect(first.external).not.toBe(second.external);
     expect(await loadBody(blobs, entryWith(second))).toBe(large);
   });
 
   test('null and small bodies need no object', async () => {
     const blobs = new MemoryBlobStore();
-    expect(await saveBody({ blobs, random }, LOG, { body: null })).toEqual({});
+    expect(await saveBody({ blobs, random }, LOG, {})).toEqual({});
     expect(await loadBody(blobs, entryWith({}))).toBeNull();
-    expect(await loadBody(blobs, entryWith(await saveBody({ blobs, random }, LOG, { body: [1] })))).toEqual([1]);
+    expect(await loadBody(blobs, entryWith(await saveBody({ blobs, random }, LOG, { body: bodyOf([1]) })))).toEqual([
+      1,
+    ]);
   });
 
   test('an external body is not taken for no body', async () => {
-    const entry = entryWith(await saveBody({ blobs: new MemoryBlobStore(), random }, LOG, { body: large }));
+    const entry = entryWith(await saveBody({ blobs: new MemoryBlobStore(), random }, LOG, { body: bodyOf(large) }));
     expect(() => decodeEntryBody(entry)).toThrow(expect.objectContaining({ code: 'USAGE', log: LOG }));
   });
 
@@ -228,7 +231,7 @@ describe('external bodies', () => {
 
   test('a missing, altered or undecodable body is an error that names its entry', async () => {
     const blobs = new MemoryBlobStore();
-    const { external = '' } = await saveBody({ blobs, random }, LOG, { body: large });
+    const { external = '' } = await saveBody({ blobs, random }, LOG, { body: bodyOf(large) });
     await blobs.put(external, encodeBody('something else'));
     const corrupt = loadBody(blobs, entryWith({ external }));
     await expect(corrupt).rejects.toThrow(ExternalCorruptError);

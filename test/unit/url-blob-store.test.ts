@@ -136,7 +136,7 @@ describe('a blob store behind URLs', () => {
 
   test('it writes, deletes and lists nothing', async () => {
     const store = await open();
-    const large = 'x'.repeat(20_000);
+    const large = new Uint8Array(20_000);
     const log = 'log' as Parameters<typeof saveBody>[1];
     const refused: (() => unknown)[] = [
       () => store.put('one'),
@@ -147,7 +147,7 @@ describe('a blob store behind URLs', () => {
       () => store.abort(),
       () => Array.fromAsync(store.list()),
       () => Array.fromAsync(store.uploads()),
-      () => saveBody({ blobs: store, random: () => 0.5 }, log, { body: large }),
+      () => saveBody({ blobs: store, random: () => 0.5 }, log, { body: { format: 'bytes', bytes: large } }),
     ];
     for (const call of refused) await expect(Promise.try(call)).rejects.toBeInstanceOf(UsageError);
     expect(server?.asked).toEqual([]);

@@ -7,7 +7,8 @@ import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type Tail } from '../
 import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntryHead } from '../../log/item-codec.ts';
 import type { AheadAppender, EntryAppender, TableReader } from '../../log/log-store.ts';
-import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
+import { snapshotEntry } from '../../log/new-entry.ts';
+import { nextSegment } from '../../log/new-segment.ts';
 import { endAfter, queryNewestSegments } from '../../log/newest.ts';
 import type { Scheduler } from '../../log/schedule.ts';
 import { coveredEntries, type Segment } from '../../log/segment.ts';

@@ -1,0 +1,179 @@
+import {
+  AppendUncertainError,
+  AttemptsExhaustedError,
+  ChunkMissingError,
+  EntryExistsError,
+  isLogfoldError,
+  StoreUnavailableError,
+} from '../errors.ts';
+import { MAX_NUMBER, nextPosition, previousPosition } from '../ids/position.ts';
+import { Attempts, Contention, type RetryLimits } from '../log/backoff.ts';
+import type { AddedEntries, AppendOptions } from '../log/client.ts';
+import { DEFAULT_RETRIES } from '../log/client-context.ts';
+import { type DraftedEntry, entriesAt } from '../log/new-entry.ts';
+import { AppliedMutations } from './applied-mutations.ts';
+import type { Follower, FollowerDeps } from './follower.ts';
+
+export interface LogWriterDeps extends FollowerDeps {
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  /** As in {@link LogClientDeps}. */
+  readonly retries?: RetryLimits;
+  /** Waits for a time in milliseconds before another attempt, or throws to give up. */
+  readonly wait: (ms: number) => Promise<void>;
+}
+
+/** Attempts to append after a lost answer. */
+const UNCERTAIN_ATTEMPTS = 3;
+
+/**
+ * Appends entries directly after those that a follower has read. The methods must not overlap with
+ * each other or with those of the follower.
+ */
+export class LogWriter {
+  readonly #deps: LogWriterDeps;
+  readonly #follower: Follower;
+  readonly #mutations: AppliedMutations;
+  readonly #contention: Contention;
+
+  constructor(deps: LogWriterDeps, follower: Follower) {
+    this.#deps = deps;
+    this.#follower = follower;
+    this.#mutations = new AppliedMutations(deps);
+    this.#contention = new Contention(deps.retries ?? DEFAULT_RETRIES, deps.now);
+  }
+
+  /**
+   * Appends entries directly after the last entry of the log, and folds them. Folds them first: an
+   * entry that the reducer rejects is not appended. If others appended in the meantime, reads their
+   * entries, waits and tries again, unless `after` is given. After a lost answer, looks for the
+   * entries in the log.
+   * @returns undefined if the log has applied the entries' mutations already; nothing is appended
+   * @throws MutationOvertakenError if a mutation never takes effect; nothing is appended
+   * @throws AttemptsExhaustedError if other clients were faster in every attempt
+   * @throws EntryRejectedError if the reducer rejects an entry
+   * @throws DocumentStoppedError if the follower has stopped at a bad entry; nothing is appended
+   * @throws EntryExistsError if `after` is given and other application entries follow it
+   * @throws AppendUncertainError if the answer was lost and the log cannot be read either
+   * @throws the errors of `LogClient.addEntries`
+   */
+  async append(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries | undefined> {
+    const follower = this.#follower;
+    if (follower.isStale || follower.confirmed.badEntry !== undefined) await follower.refresh();
+    try {
+      return await this.#append(entries, options);
+    } catch (error) {
+      if (!(error instanceof ChunkMissingError)) throw error;
+      await follower.reload();
+      return this.#append(entries, options);
+    }
+  }
+
+  async #append(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries | undefined> {
+    const { now, random, retries = DEFAULT_RETRIES, wait: sleep } = this.#deps;
+    const before = options.after === undefined ? this.#contention.before : 0;
+    const how = {
+      ...retries,
+      now,
+      random,
+      sleep,
+      before,
+      failure: 'Appending failed',
+      where: { log: this.#follower.log },
+    };
+    const attempts = new Attempts(how);
+    let isWritten = false;
+    try {
+      if (before > 0) {
+        await attempts.wait();
+        await this.#follower.readTo('end');
+      }
+      const added = await this.#attempt(entries, options, attempts);
+      isWritten = added !== undefined;
+      return added;
+    } finally {
+      if (options.after === undefined) this.#contention.ended({ before, failures: attempts.failures, isWritten });
+    }
+  }
+
+  async #attempt(
+    entries: readonly DraftedEntry[],
+    options: AppendOptions,
+    attempts: Attempts,
+  ): Promise<AddedEntries | undefined> {
+    const follower = this.#follower;
+    let uncertain = 0;
+    for (;;) {
+      const known = follower.lost.take(entries);
+      if (known !== undefined) return known;
+      follower.checkAppends();
+      const { confirmed, folder } = follower;
+      const drafts = entriesAt(confirmed.end, entries);
+      if (await this.#mutations.hasAll(entries, folder, confirmed, follower.base)) return undefined;
+      const state = await folder.foldNew(confirmed.state, drafts);
+      let added: AddedEntries | undefined;
+      try {
+        added = await this.#put(entries, options);
+        await follower.appended(added, drafts, state);
+        return added;
+      } catch (error) {
+        const isConflict = error instanceof EntryExistsError;
+        if (added === undefined && !isConflict && !isUncertain(error)) throw error;
+        // After a lost answer, the other entry may be the own one.
+        const isOthers = isConflict && options.after !== undefined;
+        if (isOthers && uncertain === 0) throw error;
+        const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : follower.confirmed.end;
+        if (!isConflict) await this.#findAppended(entries);
+        else if (uncertain > 0) await follower.readTo(newest);
+        if (!isConflict) uncertain++;
+        const found = follower.lost.take(entries);
+        if (found !== undefined) return found;
+        if (uncertain >= UNCERTAIN_ATTEMPTS || isOthers) throw error;
+        await attempts.failed(error);
+        // Others may have appended during the wait, and a lost request may have arrived.
+        if (uncertain > 0) await this.#findAppended(entries);
+        else await follower.readTo('end');
+        await follower.readTo(newest);
+      }
+    }
+  }
+
+  /** Puts entries after the last known one, and asks for a newer snapshot now and then. */
+  #put(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
+    const { log, confirmed } = this.#follower;
+    const snapshot = this.#follower.askForSnapshot();
+    const after = options.after ?? previousPosition(confirmed.end);
+    return this.#deps.client.addDrafted(log, entries, { ...options, after, ...(snapshot && { snapshot }) });
+  }
+
+  /** Looks for entries in the log whose answer was lost. */
+  async #findAppended(entries: readonly DraftedEntry[]): Promise<void> {
+    this.#follower.lost.add(entries);
+    try {
+      await this.#follower.readTo({ segment: MAX_NUMBER, entry: 0 });
+    } catch (cause) {
+      throw new AppendUncertainError('no answer came, and the log cannot be read', {
+        log: this.#follower.log,
+        advice:
+          'Refresh the document and look for the entry before you append it again, or append it with a client and a mutation, which apply once',
+        cause,
+      });
+    }
+  }
+}
+
+/** Whether a failed append may have been carried out. */
+function isUncertain(error: unknown): boolean {
+  return !isLogfoldError(error) || error instanceof StoreUnavailableError;
+}
+
+/**
+ * Whether sending an entry again cannot help: logfold, the code or the service refuses it. Other
+ * errors, such as a lost connection, may pass.
+ */
+export function isFinal(error: unknown): boolean {
+  const passing = [StoreUnavailableError, AppendUncertainError, AttemptsExhaustedError];
+  if (isLogfoldError(error)) return !passing.some((type) => error instanceof type);
+  if (error instanceof TypeError || error instanceof RangeError) return true;
+  return error instanceof Error && error.name === 'ValidationException';
+}
