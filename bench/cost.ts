@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from '@commander-js/extra-typings';
-import { PRICES } from '../src/cli/prices.ts';
+import { PRICES } from '../examples/demo/prices.ts';
 import { divisionReport } from './cost/division.ts';
 import { firstBuildReport } from './cost/first-build.ts';
 import { runMonths } from './cost/months.ts';

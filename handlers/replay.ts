@@ -3,8 +3,7 @@ import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { replayFunction } from '../src/functions/replay-function.ts';
 import { readEnvironment, replayEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
-import { wireReducer } from './wire.ts';
-import { wireStores } from './wire-stores.ts';
+import { wireReducer, wireStores } from './wire.ts';
 
 const settings = readEnvironment(replayEnvironment, process.env);
 const { stores, checkAll: check } = wireStores(settings, { ttl: false, readsSizes: false });

@@ -9,8 +9,7 @@ import { RevisionLogs } from '../src/workers/revisions/revision-logs.ts';
 import { readEnvironment, revisionsEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 import { once } from './once.ts';
-import { wireReducer } from './wire.ts';
-import { wireStores } from './wire-stores.ts';
+import { wireReducer, wireStores } from './wire.ts';
 
 const settings = readEnvironment(revisionsEnvironment, process.env);
 const { stores, checkAll: check } = wireStores(settings, { ttl: false, readsSizes: false });

@@ -6,16 +6,15 @@ import type { LogId } from '../src/ids/log-id.ts';
 import { segmentSizes } from '../src/mapping/mapped-division.ts';
 import { divisionPolicyOf, feedStreamEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
-import { wireFeed } from './wire-feed.ts';
-import { wireStores } from './wire-stores.ts';
+import { wireFeed, wireStores } from './wire.ts';
 
 const settings = readEnvironment(feedStreamEnvironment, process.env);
 const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });
 const division = divisionPolicyOf(settings);
-const { stores, dynamodb, mapping, mapped } = wireStores(settings, { ttl: false, readsSizes: false });
-const { blobs, types } = stores;
-const endAt = mapped && ((log: LogId, index: number) => mapped.endAt(log, index, segmentSizes(division)));
-const { openFeed, publish } = wireFeed({ dynamodb, blobs, types, queue, settings });
+const { stores } = wireStores(settings, { ttl: false, readsSizes: false });
+const { types, mapping, mapped } = stores;
+const endAt = mapped && ((log: LogId, index: number) => mapped.registrar.endAt(log, index, segmentSizes(division)));
+const { openFeed, publish } = wireFeed(stores, queue, settings);
 const feed = openFeed();
 
 /** Turns records of the Entry table's stream into jobs, and writes their entries into the feed. */

@@ -2,13 +2,11 @@ import type { Invocation } from '../src/functions/invocation.ts';
 import { sweepFunction } from '../src/functions/sweep-function.ts';
 import { feedSweepEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
-import { wireWork } from './wire.ts';
-import { wireFeed } from './wire-feed.ts';
+import { wireFeed, wireWork } from './wire.ts';
 
 const settings = readEnvironment(feedSweepEnvironment, process.env);
-const { stores, dynamodb, adopt, check, checkStream, queues, policy, division, now } = wireWork(settings);
-const { blobs, types } = stores;
-const { openFeed, publish } = wireFeed({ dynamodb, blobs, types, queue: queues.snapshot, settings });
+const { stores, adopt, check, checkStream, queues, policy, division, now } = wireWork(settings);
+const { openFeed, publish } = wireFeed(stores, queues.snapshot, settings);
 const hasTrigger = checkStream !== undefined;
 
 /** Sweeps, and writes what the stream missed into the feed. */

@@ -1,4 +1,4 @@
-import { PRICES } from '../../src/cli/prices.ts';
+import { PRICES } from '../../examples/demo/prices.ts';
 import { KINDS, type Kind, type Month } from './deployment.ts';
 import { EXPIRE_WRITE_UNITS, MEMORY_MB } from './model.ts';
 import type { Months } from './months.ts';

@@ -1,4 +1,4 @@
-import { PRICES } from '../../src/cli/prices.ts';
+import { PRICES } from '../../examples/demo/prices.ts';
 import { MARGIN_MS } from '../../src/functions/invocation.ts';
 import { Results } from '../bounds.ts';
 import type { Run } from '../measured.ts';

@@ -1,4 +1,4 @@
-import { PRICES } from '../../src/cli/prices.ts';
+import { PRICES } from '../../examples/demo/prices.ts';
 import { markdownTable, type Table } from '../tables.ts';
 import { allLists, allReadUnits, type Bill, billOf, type Size, scale } from './bill.ts';
 import { KINDS, type Kind, type Month } from './deployment.ts';

@@ -1,7 +1,7 @@
+import { PRICES } from '../../examples/demo/prices.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import { PRICES } from '../../src/cli/prices.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
 import type { GroupLease, GroupProgress } from '../../src/feed/group-store.ts';

@@ -1,10 +1,10 @@
 import Table from 'cli-table3';
 import { count, formatBytes } from '../../src/cli/format.ts';
-import { PRICES, priceOf, type Usage } from '../../src/cli/prices.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { Replayed } from '../../src/workers/inspect/replay.ts';
 import type { SnapshotTotals } from './audit.ts';
 import type { Comparison } from './plain-sheet.ts';
+import { PRICES, priceOf, type Usage } from './prices.ts';
 import type { Sharing } from './sharing.ts';
 import { type EntryCounts, SNAPSHOT_EVERY } from './team.ts';
 import type { View } from './view.ts';

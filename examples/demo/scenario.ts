@@ -1,6 +1,5 @@
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
 import type { Output, Progress } from '../../src/cli/output.ts';
-import { PRICES, usageOf } from '../../src/cli/prices.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';
@@ -22,6 +21,7 @@ import {
 } from './edits.ts';
 import type { PipelineWatch } from './pipeline-watch.ts';
 import type { PlainRow } from './plain-sheet.ts';
+import { PRICES, usageOf } from './prices.ts';
 import { type Between, costOf, type DemoResult } from './report.ts';
 import { compareChunks, TouchedCells } from './sharing.ts';
 import { Team } from './team.ts';

@@ -8,10 +8,11 @@ import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { MAX_COLUMNS, MAX_ROWS } from '../state/spreadsheet/cell-key.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
-import { type Environment, openEnvironment, type Place } from './environment.ts';
+import { type Environment, openEnvironment } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
 import { parseMoment } from './moment.ts';
 import { Output } from './output.ts';
+import type { Place } from './place.ts';
 import { applySettings, Setting, type Settings } from './settings.ts';
 import { interrupted, untilInterrupted } from './signals.ts';
 
@@ -153,9 +154,9 @@ export async function inEnvironment(
 }
 
 /** The number of requests to tables and bucket so far. */
-function requestsOf({ tables, blobs }: Environment): number {
+function requestsOf({ requests, blobs }: Environment): number {
   const { gets, puts, lists, deletes } = blobs.usage();
-  return tables.requests + gets + puts + lists + deletes;
+  return requests.requests + gets + puts + lists + deletes;
 }
 
 const MAX_CONCURRENCY = 1000;

@@ -4,7 +4,8 @@ import type { RecordedTable } from '../local/pipeline.ts';
 import type { SourceTable } from '../revisions/source-table.ts';
 import { recordedKind } from '../workers/revisions/log-kind.ts';
 import { RevisionLogs } from '../workers/revisions/revision-logs.ts';
-import { type Environment, openDynamoDb, type Place } from './environment.ts';
+import type { Environment } from './environment.ts';
+import { openDynamoDb, type Place } from './place.ts';
 
 /** The plain table that a command names. */
 export interface NamedTable extends Pick<Place, 'local'> {

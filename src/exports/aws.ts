@@ -2,12 +2,9 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
-import { requireOwnFeedTable, withFeedTable } from '../adapters/dynamodb/feed-table.ts';
-import { openTables } from '../adapters/dynamodb/tables.ts';
-import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
-import { S3BlobStore } from '../adapters/s3/blob-store.ts';
-import { ArchivedLogStore } from '../archive/archived-log-store.ts';
+import { openBucket } from '../adapters/platform/open-bucket.ts';
+import { feedGroupsOf, openStores } from '../adapters/platform/open-stores.ts';
 import type { Logs } from '../client/logs.ts';
 
 export { type SdkConfig, type SdkOptions, sdkConfig } from '../adapters/aws/sdk-config.ts';
@@ -45,11 +42,7 @@ const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3
 export function openLogs(options: AwsLogsOptions): Logs {
   checkLogsOptions(options, NAMES);
   const { entryTable, segmentTable, bucket, region, cacheBytes, feedTable } = options;
-  const { mapping, ...settings } = checkOptions(
-    { entryTable, segmentTable, bucket, ...(region !== undefined && { region }) },
-    options,
-  );
-  requireOwnFeedTable({ entryTable, segmentTable, feedTable });
+  const settings = checkOptions({ entryTable, segmentTable, bucket, ...(region !== undefined && { region }) }, options);
   const config = { ...sdkConfig(), ...(region !== undefined && { region }) };
   const dynamodb = options.dynamodb ?? new DynamoDBClient(config);
   const s3 = options.s3 ?? new S3Client(config);
@@ -57,9 +50,7 @@ export function openLogs(options: AwsLogsOptions): Logs {
     if (options.dynamodb === undefined) dynamodb.destroy();
     if (options.s3 === undefined) s3.destroy();
   };
-  const own = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
-  const { tables, feedGroups } = withFeedTable(own, { client: dynamodb, feedTable });
-  const blobs = new S3BlobStore({ client: s3, bucket });
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, feedGroups, close });
+  const blobs = openBucket(bucket, { s3 });
+  const stores = openStores({ dynamodb, entryTable, segmentTable, feedTable, blobs, ...settings });
+  return wireLogs({ ...stores, feedGroups: feedGroupsOf(stores), cacheBytes, close });
 }

@@ -1,10 +1,7 @@
 /** The package `logfold/local`: logs in a directory with an embedded engine, for Node. */
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { withFeedTable } from '../adapters/dynamodb/feed-table.ts';
-import { openTables } from '../adapters/dynamodb/tables.ts';
-import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
-import { ArchivedLogStore } from '../archive/archived-log-store.ts';
+import { feedGroupsOf, openStores } from '../adapters/platform/open-stores.ts';
 import type { Logs } from '../client/logs.ts';
 import { isLogfoldError, StoreUnavailableError, textOf } from '../errors.ts';
 import { LOCAL_TABLES, openDataDirectory } from '../local/data-directory.ts';
@@ -46,22 +43,21 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
 export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
   const { directory, entryTable, segmentTable, cacheBytes, feedTable } = { ...LOCAL_TABLES, ...options };
-  const { mapping, ...settings } = checkOptions({ directory, entryTable, segmentTable }, options);
-  const opened = await openDataDirectory(directory, { entryTable, segmentTable, feedTable, creates: true, mapping });
-  const { engine, names, dynamodb, objects: blobs } = opened;
-  await requireClaim(blobs, mapping && { table: names.entryTable, mapping }).catch(async (error: unknown) => {
+  const { types, mapping } = checkOptions({ directory, entryTable, segmentTable }, options);
+  const place = { entryTable, segmentTable, feedTable, mapping, creates: true };
+  const { engine, deployment } = await openDataDirectory(directory, place);
+  const { dynamodb } = deployment;
+  const stores = openStores({ ...deployment, types });
+  await requireClaim(stores.blobs, stores.mapped).catch(async (error: unknown) => {
     await engine.leave();
     throw error;
   });
   explainLoss(dynamodb, engine.lost);
-  const own = openTables({ client: dynamodb, ...names, mapping, now: Date.now });
-  const { tables, feedGroups } = withFeedTable(own, { client: dynamodb, feedTable });
   const close = async (): Promise<void> => {
     dynamodb.destroy();
     await engine.leave();
   };
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, feedGroups, close });
+  return wireLogs({ ...stores, feedGroups: feedGroupsOf(stores), cacheBytes, close });
 }
 
 /** A lost engine explains the error of a request better than the refused connection does. */

@@ -1,13 +1,11 @@
 import { join } from 'node:path';
 import { DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
 import { translateAwsError } from '../adapters/aws/aws-error.ts';
-import { requireOwnFeedTable } from '../adapters/dynamodb/feed-table.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem/blob-store.ts';
+import { type Deployment, requireOwnFeedTable } from '../adapters/platform/open-stores.ts';
 import { ResourceMissingError } from '../errors.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
-import type { BlobStore } from '../store/blob-store.ts';
 import { type Engine, joinEngine } from './engine.ts';
-
 import {
   ensureFeedTable,
   ensureTables,
@@ -44,9 +42,8 @@ export interface OpenEngine {
 }
 
 /** A data directory in use: its engine, its tables and its objects. */
-export interface DataDirectory extends OpenEngine {
-  readonly names: TableNames;
-  readonly objects: BlobStore;
+export interface DataDirectory extends Pick<OpenEngine, 'engine' | 'config'> {
+  readonly deployment: Deployment;
 }
 
 /**
@@ -92,7 +89,8 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
       .catch((error: unknown) => {
         throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
       });
-    return { engine, names, config, dynamodb, objects: new FilesystemBlobStore(join(dir, 'blobs')) };
+    const blobs = new FilesystemBlobStore(join(dir, 'blobs'));
+    return { engine, config, deployment: { ...names, dynamodb, blobs, feedTable, mapping } };
   } catch (error) {
     await engine.leave();
     throw engine.lost.aborted ? engine.lost.reason : error;

@@ -85,11 +85,6 @@ export class MappedLogStore implements LogStore, Scheduler {
     this.#ends = new LogEnds(options.books);
   }
 
-  /** The application's own items. */
-  get applicationTable(): MappedItems {
-    return this.#items;
-  }
-
   meaningOf(): Meaning {
     return this.#meaning;
   }

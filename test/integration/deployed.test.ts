@@ -55,7 +55,7 @@ const OLD_SECONDS = 1_000;
  */
 const MAX_BYTES: Readonly<Record<string, number>> = {
   MaintainFunction: 1_030_000,
-  ReplayFunction: 965_000,
+  ReplayFunction: 970_000,
   SnapshotFunction: 1_030_000,
   StreamFunction: 368_000,
   SweepFunction: 730_000,
@@ -460,11 +460,11 @@ describe("a stack beside an application's table, whose items expire by TTL", () 
 
   test('another division changes only segments to come, which the scan or the stream registers', async () => {
     const [byScan, byStream] = [textLogId('before, by scan'), textLogId('before, by stream')];
-    const { mappedStore: tables } = world;
-    if (tables === undefined) throw new Error('the tables have no mapping');
+    const { mapped, tables } = world;
+    if (mapped === undefined) throw new Error('the tables have no mapping');
     const putBefore = async (log: LogId): Promise<void> => {
       await orders.put(log, { from: 0, to: 5 });
-      await tables.register(log, { items: 10, snapshotEvery: 5 });
+      await mapped.registrar.register(log, { items: 10, snapshotEvery: 5 });
     };
     await putBefore(byStream);
     await orders.put(byStream, { from: 5, to: 10 });

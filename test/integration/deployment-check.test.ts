@@ -14,10 +14,10 @@ import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { checkSource, requireCurrentStream } from '../../src/adapters/dynamodb/source-check.ts';
 import {
+  type CheckedDeployment,
   checkDeployment,
   checkStream,
   type DeployedStream,
-  type Deployment,
 } from '../../src/adapters/platform/deployment-check.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
@@ -29,7 +29,7 @@ const BUCKET = 'snapshots';
 
 let engine: TestEngine;
 let aws: LocalAws;
-let right: Deployment & DeployedStream;
+let right: CheckedDeployment & DeployedStream;
 /** Errors of requests that failed in the check. */
 let unknown: unknown[] = [];
 
@@ -50,7 +50,7 @@ afterAll(async () => {
 });
 
 /** Expects that the check fails with one error, which names the parameter and the reason. */
-function expectInvalid(changes: Partial<Deployment>, parameter: string, reason: string): Promise<void> {
+function expectInvalid(changes: Partial<CheckedDeployment>, parameter: string, reason: string): Promise<void> {
   return expectRefusal(checkDeployment({ ...right, ...changes }), parameter, reason);
 }
 

@@ -6,16 +6,12 @@ import { promisify } from 'node:util';
 import { CreateTableCommand } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { withFeedTable } from '../../src/adapters/dynamodb/feed-table.ts';
-import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { openBucket } from '../../src/adapters/platform/open-bucket.ts';
+import { openStores } from '../../src/adapters/platform/open-stores.ts';
 import type { Logs } from '../../src/client/logs.ts';
 import { openLogs } from '../../src/exports/aws.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
@@ -63,14 +59,11 @@ afterAll(async () => {
  */
 async function fedLog(): Promise<LogId> {
   const { client } = engine;
-  const { tables } = withFeedTable(new DynamoDbLogStore({ client, ...NAMES }), { client, feedTable: NAMES.feedTable });
-  const blobs = new S3BlobStore({ client: aws.s3, bucket: NAMES.bucket });
+  const blobs = openBucket(NAMES.bucket, { s3: aws.s3 });
+  const { mapped: _, ...stores } = openStores({ dynamodb: client, ...NAMES, blobs });
+  const { tables } = stores;
   const deps: JobDeps = {
-    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-    tables,
-    blobs,
-    platform: nativePlatform,
-    types: RESERVED_TYPES,
+    ...stores,
     reducer: counting,
     now: Date.now,
     random: Math.random,

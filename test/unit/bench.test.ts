@@ -7,7 +7,7 @@ import { medians } from '../../bench/runner.ts';
 import { median } from '../../bench/statistics.ts';
 import { markdownTable, resultTables } from '../../bench/tables.ts';
 import { COLUMNS, isInside, Workload } from '../../bench/workload.ts';
-import { PRICES } from '../../src/cli/prices.ts';
+import { PRICES } from '../../examples/demo/prices.ts';
 
 const result = (phase: string, system: string, figures: Partial<Result> = {}): Result => {
   return { phase, system, seconds: 1, cpuSeconds: 1, bytes: 1, objects: 1, requests: 1, peakMB: 1, ...figures };

@@ -8,7 +8,7 @@ import { Edits } from '../../bench/cost/edits.ts';
 import { EXPIRE_WRITE_UNITS, MEMORY_MB, TIMEOUT_SECONDS } from '../../bench/cost/model.ts';
 import { changeUnits, pagesOf, readUnits, scanUnits, storedBytes, transactionUnits } from '../../bench/cost/units.ts';
 import { NO_WORK, type Work } from '../../bench/cost/work.ts';
-import { PRICES } from '../../src/cli/prices.ts';
+import { PRICES } from '../../examples/demo/prices.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';

@@ -1,8 +1,7 @@
-import { type DynamoDBClient, ResourceNotFoundException } from '@aws-sdk/client-dynamodb';
+import { ResourceNotFoundException } from '@aws-sdk/client-dynamodb';
 import { HeadBucketCommand, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { CredentialsError, DeploymentInvalidError, ResourceMissingError, UsageError } from '../../errors.ts';
 import type { TableKeys } from '../../inspection/table-sample.ts';
-import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { translateAwsError } from '../aws/aws-error.ts';
 import {
   type DescribedTable,
@@ -14,17 +13,11 @@ import {
   type RequestLimit,
   readTtlAttribute,
 } from '../dynamodb/table-settings.ts';
+import type { Deployment } from './open-stores.ts';
 
 /** The resources of a deployment, by the names in its template's parameters. */
-export interface Deployment {
-  readonly dynamodb: DynamoDBClient;
+export interface CheckedDeployment extends Omit<Deployment, 'blobs' | 'types'> {
   readonly s3: S3Client;
-  readonly entryTable: string;
-  /** How the items of the Entry table become entries; undefined if they are logfold's own. */
-  readonly mapping?: SchemaMapping | undefined;
-  readonly segmentTable: string;
-  /** The table of the feed; undefined without a feed. */
-  readonly feedTable?: string | undefined;
   readonly bucket: string;
   /** Whether entries expire by TTL, so that the Entry table needs a TTL attribute. */
   readonly ttl: boolean;
@@ -35,7 +28,7 @@ export interface Deployment {
 }
 
 /** The stream of a deployment, by the names in its template's parameters. */
-export interface DeployedStream extends Pick<Deployment, 'dynamodb' | 'entryTable' | 'onUnknown' | 'limitMs'> {
+export interface DeployedStream extends Pick<CheckedDeployment, 'dynamodb' | 'entryTable' | 'onUnknown' | 'limitMs'> {
   /** ARN of the stream whose records the stream function receives. */
   readonly streamArn: string;
   /** Whether the stream function reads more of a record than the item's key. */
@@ -53,7 +46,7 @@ const LIMIT_MS = 10_000;
  * parameter
  * @throws UsageError if DynamoDB rejects the name of a table
  */
-export async function checkDeployment(deployment: Deployment): Promise<void> {
+export async function checkDeployment(deployment: CheckedDeployment): Promise<void> {
   const { entryTable, segmentTable, feedTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
   const limit: RequestLimit = { abortSignal: AbortSignal.timeout(limitMs) };
   await answerTo(deployment, () =>
@@ -109,7 +102,10 @@ export async function checkStream(deployed: DeployedStream): Promise<void> {
 }
 
 /** Asks a question. If its request failed, the answer is unknown. */
-async function answerTo({ onUnknown }: Pick<Deployment, 'onUnknown'>, question: () => Promise<void>): Promise<void> {
+async function answerTo(
+  { onUnknown }: Pick<CheckedDeployment, 'onUnknown'>,
+  question: () => Promise<void>,
+): Promise<void> {
   try {
     await question();
   } catch (error) {
@@ -125,7 +121,7 @@ interface NamedTable {
 }
 
 async function describeNamed(
-  { dynamodb }: Pick<Deployment, 'dynamodb'>,
+  { dynamodb }: Pick<CheckedDeployment, 'dynamodb'>,
   { parameter, name }: NamedTable,
   limit: RequestLimit,
 ): Promise<DescribedTable> {
@@ -150,7 +146,7 @@ interface WantedKeys extends NamedTable {
   readonly advice: string;
 }
 
-async function requireKeys(deployment: Deployment, table: WantedKeys, limit: RequestLimit): Promise<void> {
+async function requireKeys(deployment: CheckedDeployment, table: WantedKeys, limit: RequestLimit): Promise<void> {
   const { parameter, name, advice } = table;
   const { keys } = await describeNamed(deployment, table, limit);
   const [has, needs] = [keys, table.wanted].map(describeKeys);
@@ -182,7 +178,7 @@ function requireLatestStream({ streamArn: latest }: DescribedTable, { entryTable
   });
 }
 
-async function requireTtl({ dynamodb, entryTable, mapping }: Deployment, limit: RequestLimit): Promise<void> {
+async function requireTtl({ dynamodb, entryTable, mapping }: CheckedDeployment, limit: RequestLimit): Promise<void> {
   const wanted = mapping === undefined ? OWN_TTL_ATTRIBUTE : mapping.ttl;
   if (wanted === undefined) {
     throw new DeploymentInvalidError('Expire', `is 'ttl', but Mapping names no TTL attribute: no entry would expire`, {
@@ -197,7 +193,7 @@ async function requireTtl({ dynamodb, entryTable, mapping }: Deployment, limit: 
   });
 }
 
-async function requireBucket({ s3, bucket }: Deployment, limit: RequestLimit): Promise<void> {
+async function requireBucket({ s3, bucket }: CheckedDeployment, limit: RequestLimit): Promise<void> {
   const here = await s3.config.region();
   const region = await s3.send(new HeadBucketCommand({ Bucket: bucket }), limit).then(
     (answer) => answer.BucketRegion,

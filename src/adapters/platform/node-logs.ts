@@ -4,12 +4,11 @@ import { Logs, type LogsDeps } from '../../client/logs.ts';
 import { checkOptionNames } from '../../client/options.ts';
 import { UsageError } from '../../errors.ts';
 import { parseLogId } from '../../ids/log-id.ts';
-import { RESERVED_TYPES, type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
-import { MAPPED_TYPES } from '../../log/schedule.ts';
-import { parseMappedLog } from '../../mapping/key-pattern.ts';
+import { type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
 import { readMapping } from '../../mapping/ready-made.ts';
 import { type MappingDocument, parseMapping, type SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { nativePlatform } from './native.ts';
+import type { Deployment } from './open-stores.ts';
 
 /** Settings of `openLogs`, wherever the logs are. */
 export interface LogsSettings {
@@ -36,13 +35,6 @@ export function checkLogsOptions(options: unknown, names: readonly string[]): vo
   checkOptionNames('openLogs', options, [...names, ...settings]);
 }
 
-/** The settings of logs, checked. */
-export interface CheckedSettings extends Pick<LogsDeps, 'parseLog'> {
-  readonly types: ReservedTypes;
-  /** Undefined for logfold's own schema. */
-  readonly mapping: SchemaMapping | undefined;
-}
-
 /**
  * Checks the options that an application gives.
  * @throws UsageError if a name is not a string or is empty, `cacheBytes` is not a number of at
@@ -52,7 +44,7 @@ export interface CheckedSettings extends Pick<LogsDeps, 'parseLog'> {
 export function checkOptions(
   names: Readonly<Record<string, string>>,
   { cacheBytes = 0, types, mapping: given, feedTable }: LogsSettings,
-): CheckedSettings {
+): Pick<Deployment, 'types' | 'mapping'> {
   const all = { ...names, ...(feedTable !== undefined && { feedTable }) };
   for (const [option, name] of Object.entries<unknown>(all)) {
     if (typeof name === 'string' && name !== '') continue;
@@ -62,8 +54,8 @@ export function checkOptions(
     throw new UsageError(`cacheBytes is ${String(cacheBytes)}, not a number of bytes`);
   }
   const mapping = mappingOf(given);
-  if (mapping === undefined) return { types: new ReservedTypes(types ?? RESERVED_TYPES), mapping };
-  if (types === undefined) return { types: MAPPED_TYPES, mapping, parseLog: (text) => parseMappedLog(mapping, text) };
+  if (types === undefined) return { mapping };
+  if (mapping === undefined) return { types: new ReservedTypes(types) };
   throw new UsageError('openLogs got `types` beside a mapping, whose logs have no such entries', {
     advice: 'Leave `types` out',
   });

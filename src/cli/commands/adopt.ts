@@ -55,7 +55,7 @@ export function adoptCommand() {
       if (changes !== undefined) return inEnvironment({ ...options, changesClaim: true }, changes);
       const sizes = segmentSizes(divisionFrom(options));
       return inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
-        const { mapped, deps, tables } = environment;
+        const { mapped, deps, requests } = environment;
         if (mapped === undefined) return;
         const register = (of: LogId): Promise<number> => mapped.registrar.register(of, sizes);
         if (log !== undefined) {
@@ -66,7 +66,7 @@ export function adoptCommand() {
           output.result({ log, recorded }, `${printable(log)} ${text}`);
           return;
         }
-        const scan = new TableScan(tables, { readUnits: options.readUnits, stop });
+        const scan = new TableScan(requests, { readUnits: options.readUnits, stop });
         const progress = output.progress('Logs');
         const result = await adoptLogs(
           {
@@ -114,9 +114,9 @@ function claimChange(log: LogId | undefined, options: ClaimOptions): Run | undef
 }
 
 async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment, output, stop]: Parameters<Run>) {
-  const { mapped, deps, tables } = environment;
+  const { mapped, deps, requests } = environment;
   if (mapped === undefined) return;
-  const { onPage } = new TableScan(tables, { readUnits, stop });
+  const { onPage } = new TableScan(requests, { readUnits, stop });
   const result = await output.during('Items', (progress) =>
     replaceMapping(
       { ...deps, items: mapped.items, onPage, onProgress: (items) => progress.update(items) },

@@ -15,12 +15,12 @@ import { SweptFeed } from '../../workers/sweep/feed-ends.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
-import type { Place } from '../environment.ts';
 import { count } from '../format.ts';
 import { JobRunner } from '../job-runner.ts';
 import { describeJob, describeJobResult } from '../job-text.ts';
 import { parseTypedLog } from '../mapping.ts';
 import type { Output } from '../output.ts';
+import type { Place } from '../place.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
 

@@ -16,12 +16,13 @@ import { exportTable } from '../../workers/revisions/export-table.ts';
 import { bothKinds, recordedKind } from '../../workers/revisions/log-kind.ts';
 import { RevisionLogs, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
-import { type Environment, openDynamoDb } from '../environment.ts';
+import type { Environment } from '../environment.ts';
 import { count, formatDate, parseDuration } from '../format.ts';
 import { itemJson, parseItemKey } from '../item-json.ts';
 import { parseMoment } from '../moment.ts';
 import { type Output, writeFile, writeStandardOutput } from '../output.ts';
 import { lineParts } from '../output-parts.ts';
+import { openDynamoDb } from '../place.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
 import { type TableRow, textTable } from '../text-table.ts';
 

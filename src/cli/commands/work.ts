@@ -12,10 +12,11 @@ import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
-import { openDynamoDb } from '../environment.ts';
+
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
 import { Output, outputFailed } from '../output.ts';
+import { openDynamoDb } from '../place.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { recordedTable } from '../recorded-table.ts';
 import { policyEverywhere } from '../retention.ts';

@@ -1,22 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { withFeedTable } from '../../../src/adapters/dynamodb/feed-table.ts';
-import { openTables } from '../../../src/adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { wireLogs } from '../../../src/adapters/platform/node-logs.ts';
-import { S3BlobStore } from '../../../src/adapters/s3/blob-store.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
+import { openBucket } from '../../../src/adapters/platform/open-bucket.ts';
+import { feedGroupsOf, type MappedLogs, openStores } from '../../../src/adapters/platform/open-stores.ts';
+import type { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import type { Logs } from '../../../src/client/logs.ts';
-import { type LogId, parseLogId } from '../../../src/ids/log-id.ts';
-import { LogClient } from '../../../src/log/client.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../../../src/log/entry.ts';
+import type { LogId } from '../../../src/ids/log-id.ts';
+import type { LogClient } from '../../../src/log/client.ts';
+import type { ReservedTypes } from '../../../src/log/entry.ts';
 import type { LogStore } from '../../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
-import { MappedLogStore } from '../../../src/mapping/mapped-log-store.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
 import { sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../../src/state/spreadsheet/sheet-rows.ts';
+import type { BlobStore } from '../../../src/store/blob-store.ts';
 import { LOGS_PREFIX } from '../../../src/store/keys.ts';
 import { logStatus } from '../../../src/workers/inspect/status.ts';
 import { SheetModel } from '../models/sheet-model.ts';
@@ -37,42 +34,33 @@ export class DeployedWorld {
   /** The tables of the logs and that of the feed, if there is one. */
   readonly tables: LogStore;
   /** The logs of an application's table; undefined without a mapping. */
-  readonly mappedStore: MappedLogStore | undefined;
+  readonly mapped: MappedLogs | undefined;
   /** For applications: they read the feed. */
   readonly logs: Logs;
   readonly types: ReservedTypes;
-  readonly blobs: S3BlobStore;
+  readonly blobs: BlobStore;
   readonly #stop: () => Promise<void>;
 
   constructor(deployment: Deployment, stop: () => Promise<void>) {
     const { EntryTableName: entryTable, SegmentTableName: segmentTable, BucketName: bucket } = deployment.stack.outputs;
     const { Mapping: text = '' } = deployment.stack.parameters;
     const mapping = text === '' ? undefined : parseMapping(JSON.parse(text));
-    this.types = mapping === undefined ? RESERVED_TYPES : MAPPED_TYPES;
     this.deployment = deployment;
     this.#stop = stop;
-    const names = { entryTable: String(entryTable), segmentTable: String(segmentTable) };
-    const { dynamodb: client } = deployment.aws;
-    const own = openTables({ client, ...names, mapping, now: Date.now });
     const { FeedTableName: feedTable } = deployment.stack.outputs;
-    this.mappedStore = own instanceof MappedLogStore ? own : undefined;
-    const { tables, feedGroups } = withFeedTable(own, {
-      client,
+    const { dynamodb, s3 } = deployment.aws;
+    const stores = openStores({
+      ...{ entryTable: String(entryTable), segmentTable: String(segmentTable), dynamodb, mapping },
       feedTable: feedTable === undefined ? undefined : String(feedTable),
+      blobs: openBucket(String(bucket), { s3 }),
     });
-    this.tables = tables;
-    this.blobs = new S3BlobStore({ client: deployment.aws.s3, bucket: String(bucket) });
-    this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
-    this.logs = wireLogs({ ...this, feedGroups });
-    this.client = new LogClient({
-      store: this.store,
-      tables: this.tables,
-      blobs: this.blobs,
-      now: Date.now,
-      random: Math.random,
-      sleep,
-      newLogId: () => parseLogId(randomUUID()),
-    });
+    this.tables = stores.tables;
+    this.mapped = stores.mapped;
+    this.store = stores.store;
+    this.blobs = stores.blobs;
+    this.types = stores.types;
+    this.logs = wireLogs({ ...this, feedGroups: feedGroupsOf(stores) });
+    this.client = this.logs.client;
   }
 
   /**

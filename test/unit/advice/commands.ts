@@ -16,6 +16,7 @@ import { expect, vi } from 'vitest';
 import { z } from 'zod';
 import { requireDynamoDb } from '../../../src/adapters/dynamodb/endpoint.ts';
 import { nativePlatform as platform } from '../../../src/adapters/platform/native.ts';
+import { openBucket } from '../../../src/adapters/platform/open-bucket.ts';
 import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { addName, parseName, requireFreeName } from '../../../src/cli/log-names.ts';
 import { run } from '../../../src/cli/main.ts';
@@ -273,6 +274,10 @@ export const COMMANDS: Cases = {
   'Leave out --bucket: with --local, objects are in the directory': async (refused) => {
     await refused(() => here('status', '--bucket', 'b'));
     await here('status');
+  },
+  'Give the name of a bucket, or a URL that begins with …://': async (refused) => {
+    const [, scheme = ''] = /(\w+):\/\/$/.exec(await refused(() => openBucket('ftp://snapshots'))) ?? [];
+    for (const bucket of ['snapshots', `${scheme}://snapshots`]) openBucket(bucket);
   },
   'Give --local DIR': async (refused) => {
     const [, option = ''] = /(--\w+) DIR/.exec(await refused(() => logfold('engine'))) ?? [];

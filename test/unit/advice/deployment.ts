@@ -18,10 +18,10 @@ import { wireReducer } from '../../../handlers/wire.ts';
 import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
 import { checkSource } from '../../../src/adapters/dynamodb/source-check.ts';
 import {
+  type CheckedDeployment,
   checkDeployment,
   checkStream,
   type DeployedStream,
-  type Deployment,
 } from '../../../src/adapters/platform/deployment-check.ts';
 import { S3BlobStore } from '../../../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../../../src/adapters/sqs/job-queue.ts';
@@ -54,7 +54,7 @@ const ORDER_KEYS: Partial<CreateTableCommandInput> = {
 
 let aws: LocalAws;
 let db: DynamoDBClient;
-let right: Deployment & DeployedStream;
+let right: CheckedDeployment & DeployedStream;
 let made = 0;
 
 /** Starts a correct deployment. @param endpoint of a local DynamoDB */
@@ -99,7 +99,7 @@ async function setStream(TableName: string, StreamSpecification: StreamSpecifica
   await db.send(new UpdateTableCommand({ TableName, StreamSpecification }));
 }
 
-function check(changes: Partial<Deployment> = {}): Promise<void> {
+function check(changes: Partial<CheckedDeployment> = {}): Promise<void> {
   return checkDeployment({ ...right, ...changes });
 }
 

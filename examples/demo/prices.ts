@@ -1,4 +1,4 @@
-import type { Environment } from './environment.ts';
+import type { Environment } from '../../src/cli/environment.ts';
 
 /** Prices of one service, and their source. */
 interface PriceList {
@@ -61,9 +61,9 @@ export interface Usage {
 }
 
 /** The requests that an environment has sent to tables and bucket so far. */
-export function usageOf({ tables, blobs }: Pick<Environment, 'tables' | 'blobs'>): Usage {
-  const { requests, writeUnits, readUnits } = tables;
-  const { puts, gets, lists } = blobs.usage();
+export function usageOf(environment: Pick<Environment, 'requests' | 'blobs'>): Usage {
+  const { requests, writeUnits, readUnits } = environment.requests;
+  const { puts, gets, lists } = environment.blobs.usage();
   return { dynamodb: { requests, writeUnits, readUnits }, s3: { puts, gets, lists } };
 }
 
