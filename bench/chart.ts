@@ -69,7 +69,7 @@ export function growthChart(points: readonly GrowthPoint[], editsEach: number): 
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${description}">`,
     `<style>${STYLE}\n</style>`,
     `<text class="title" x="16" y="28">Bytes written per snapshot, ${edits} edits anywhere before each</text>`,
-    `<text x="16" y="48">Mean over many snapshots, each built from the one before</text>`,
+    `<text x="16" y="48">Mean over many snapshots, each built from the previous one</text>`,
     ...y.ticks.flatMap((bytes) => [
       `<line class="grid" x1="${AREA.left}" y1="${y.place(bytes)}" x2="${AREA.right}" y2="${y.place(bytes)}"/>`,
       `<text text-anchor="end" x="${AREA.left - 8}" y="${y.place(bytes) + 4}">${formatBytes(bytes)}</text>`,

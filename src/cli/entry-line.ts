@@ -39,7 +39,7 @@ export type EntryLine = Placed &
       }
   );
 
-/** `foreign`: another program wrote something in the place of the root. */
+/** `foreign`: another program wrote something in place of the root. */
 export type SnapshotStatus = 'complete' | 'pending' | 'foreign';
 
 /** Whether the snapshot of a Snapshot entry is complete. */

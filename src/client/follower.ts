@@ -197,7 +197,7 @@ export class Follower {
     this.#read({ state, end, badEntry }, last, startedMs);
   }
 
-  /** As {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
+  /** Like {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
   async readTo(to: Position | 'end'): Promise<void> {
     try {
       await this.#readOn({ to });

@@ -119,7 +119,7 @@ export class LogWriter {
       } catch (error) {
         const isConflict = error instanceof EntryExistsError;
         if (added === undefined && !isConflict && !isUncertain(error)) throw error;
-        // After a lost answer, the other entry may be the own one.
+        // After a lost answer, the other entry may be its own.
         const isOthers = isConflict && options.after !== undefined;
         if (isOthers && uncertain === 0) throw error;
         const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : follower.confirmed.end;

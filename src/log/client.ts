@@ -88,7 +88,7 @@ export class LogClient {
     return append(this.#context, id, drafts, options);
   }
 
-  /** As {@link addEntries}, for entries of {@link draftEntries} and options that were checked. */
+  /** Like {@link addEntries}, for entries of {@link draftEntries} and options that were checked. */
   addDrafted(log: LogId, drafts: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
     return append(this.#context, log, drafts, options);
   }

@@ -42,8 +42,8 @@ const [TYPE_S, TYPE_N, TYPE_B] = [0x53, 0x4e, 0x42];
 const FIRST_LETTER = 0x41;
 const LETTERS = 26;
 /**
- * The first and the longest block. Each is twice as long as the one before, since an entry that is
- * kept keeps its whole block in memory, and a client keeps thousands of answers with one entry.
+ * The first and the longest block. Each is twice as long as the previous one, since an entry that
+ * is kept keeps its whole block in memory, and a client keeps thousands of answers with one entry.
  */
 const [FIRST_BLOCK_BYTES, BLOCK_BYTES] = [256, 32 * 1024];
 /** Longer binaries do not share memory. */

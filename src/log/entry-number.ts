@@ -16,8 +16,8 @@ interface Source {
 /**
  * The number of an entry: the count of the application's entries up to and including it. Snapshot
  * and End Segment entries do not count.
- * @param before number of the entry before; undefined if it has none
- * @returns undefined if the entry before has no number, so that a count would be wrong
+ * @param before number of the previous entry; undefined if it has none
+ * @returns undefined if the previous entry has no number, so that a count would be wrong
  */
 export function numberAfter(before: number | undefined, type: string, types: ReservedTypes): number | undefined {
   if (before === undefined || types.includes(type)) return before;

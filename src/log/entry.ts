@@ -191,7 +191,7 @@ export function isForeignRoot(entry: Entry): boolean {
 }
 
 /**
- * The reference that a Snapshot entry carries in the place of a root, even if another program wrote
+ * The reference that a Snapshot entry carries in place of a root, even if another program wrote
  * it. Undefined if there is none, or if its type is not that of a root.
  */
 export function carriedRef(entry: Entry): RootRef | undefined {

@@ -85,7 +85,7 @@ export function draftEntries(deps: DraftDeps, log: LogId, entries: readonly NewE
   return entries.map((entry) => drafted(deps, log, entry));
 }
 
-/** As {@link draftEntries}, for one entry. */
+/** Like {@link draftEntries}, for one entry. */
 export function draftEntry(deps: DraftDeps, log: LogId, entry: NewEntry): DraftedEntry {
   checkNewEntries(log, [entry], deps.types);
   return drafted(deps, log, entry);

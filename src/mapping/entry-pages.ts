@@ -43,7 +43,7 @@ export function hasSnapshotEntry(
 /**
  * Translates pages of items into entries, with the virtual entries between them. An entry that
  * stands between two items exists if the item before it does. The Snapshot entry of a segment also
- * exists if the first item of the segment does: the item before may have expired.
+ * exists if the first item of the segment does: the previous item may have expired.
  * @param created creation time of the segment; by default that of the item before it
  * @param roots Snapshot entries with roots, in ascending order, in logfold's own schema
  */

@@ -81,7 +81,7 @@ export function asksAtIndex(policy: DivisionPolicy, { entry: index, bytes, share
 
 /**
  * Whether the newest Snapshot entry of a mapped log gets its snapshot. The first one of a segment
- * always does, because it covers the segment before; only that of the empty state is not needed.
+ * always does, because it covers the previous segment; only that of the empty state is not needed.
  * @param newest the newest segment of the log
  * @param count its entries after its Last Snapshot
  * @param nowSeconds epoch seconds

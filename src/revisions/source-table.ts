@@ -61,7 +61,7 @@ export interface SourceItems {
   get(keys: readonly Item[]): Promise<readonly (Item | undefined)[]>;
 
   /**
-   * Epoch milliseconds by the clock of the service, which is right to some minutes. The clock of
+   * Epoch milliseconds by the clock of the service, which is right to a few minutes. The clock of
    * this machine may be wrong by days.
    */
   serviceTime(): number;

@@ -143,7 +143,7 @@ function lastItemSegment(stores: Pick<ItemStores, 'store'>, log: LogId, { segmen
 /** The number of a closed segment's End Segment entry. */
 async function endOfSegment(store: ItemStores['store'], log: LogId, segment: number): Promise<number | undefined> {
   if (store.meaningOf?.(log) === undefined) return (await store.newestEntry(log, segment, CONSISTENT))?.position.entry;
-  // The last items may have left the table before others, or the segment before may be restored.
+  // The last items may have left the table before others, or the previous segment may be restored.
   const { schedule } = (await store.getSegment(log, segment, CONSISTENT)) ?? {};
   return schedule && endOf(schedule);
 }

@@ -22,7 +22,7 @@ export interface NodeStoreOptions {
    * needs a new one, otherwise it finds chunks that only another store has.
    */
   readonly cache?: NodeCache | undefined;
-  /** Approximate memory of the own cache, in bytes. */
+  /** Approximate memory of the cache, in bytes. */
   readonly cacheBytes?: number;
   /** The shape of trees. Tests set another shape than the format's. */
   readonly shape?: NodeShape;

@@ -127,7 +127,7 @@ const POISONS: readonly Poison[] = [
   {
     name: 'a chunk of the snapshot before that is missing',
     code: 'CHUNK_MISSING',
-    // No entry is at fault: the fold cannot load the snapshot before.
+    // No entry is at fault: the fold cannot load the previous snapshot.
     where: { segment: null, entry: null },
     prepare: (log) => addSnapshotOf(log, 12_000),
     spoil: async (log) => {

@@ -168,7 +168,7 @@ describe('a stack with its own tables and bucket', () => {
     ]);
   });
 
-  test('it sweeps many logs in several runs, each of which continues the one before', async () => {
+  test('it sweeps many logs in several runs, each of which continues the previous one', async () => {
     for (let count = 0; count < 12; count++) await world.client.createLog();
     await deployment.deliverAll();
     const [first] = await deployment.runSchedules(NO_TIME);
@@ -384,7 +384,7 @@ describe('a stack beside an existing log, whose entries expire by TTL', () => {
     expect(await deployment.invoke('ReplayFunction', { log })).toMatchObject({ equal: true });
   });
 
-  test('it deletes the entries of a log without archives, some days later', async () => {
+  test('it deletes the entries of a log without archives, a few days later', async () => {
     const { log, sheet } = await world.addLog(2);
     const changes = { archive: false, expire: 'delete', keepDays: 2 } as const;
     await writePolicy(world.blobs, DEFAULT_POLICY, { log, change: () => changes });

@@ -727,7 +727,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'advice-with-wrong-option',
-    fault: 'an advice names an option that its command does not have',
+    fault: 'advice names an option that its command does not have',
     test: 'test/unit/advice.test.ts',
     edits: [
       {

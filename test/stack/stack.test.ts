@@ -89,7 +89,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     return value;
   }
 
-  test('it builds snapshots of new entries, each from the snapshot before', async () => {
+  test('it builds snapshots of new entries, each from the previous snapshot', async () => {
     tellOnFailure();
     const log = randomUUID();
     await createLog(log);
@@ -276,7 +276,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     return QueueUrl;
   }
 
-  /** Appends rows of incompressible text: some dozens of them do not fit into a root. */
+  /** Appends rows of incompressible text: a few dozen of them do not fit into a root. */
   async function appendRows(log: string, { from, to }: { readonly from: number; readonly to: number }): Promise<void> {
     for (let row = from; row <= to; row++) {
       const cells = Array.from({ length: 100 }, (_, column) => [row, column, randomUUID()]);

@@ -1,7 +1,7 @@
 /**
  * Preloaded before a program. It counts the program's writes: requests that change data in
  * DynamoDB, and changes of files. It kills the process at the write with a given number, before the
- * write or some milliseconds later. A process that survives writes its count to a file.
+ * write or a few milliseconds later. A process that survives writes its count to a file.
  */
 import diagnostics from 'node:diagnostics_channel';
 import files from 'node:fs';

@@ -6,7 +6,7 @@ const NEW_YEAR_OFFSETS: Readonly<Record<TimeZone, number>> = { 'Pacific/Chatham'
 
 /**
  * Sets the time zone of this process.
- * @returns a function that sets the one before
+ * @returns a function that sets the previous one
  * @throws Error if the process ignores it
  */
 export function enterTimeZone(zone: TimeZone): () => void {

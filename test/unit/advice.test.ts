@@ -19,10 +19,10 @@ import { WORKBOOKS } from './advice/workbooks.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 
-/** Matches the start of an advice: a property of an error, or a constant for it. */
+/** Matches the start of advice: a property of an error, or a constant for it. */
 const BEGINS = /\badvice:\s|\badvice =\s|\b(?:const|let) (?:\w*ADVICE|LIMITS|INSTALL|lost) =\s/g;
 
-/** Reads every advice text from the sources; `…` replaces the values of a template. */
+/** Reads all advice from the sources; `…` replaces the values of a template. */
 async function advices(): Promise<string[]> {
   const found = new Set<string>();
   for (const folder of ['src', 'handlers', 'examples']) {
@@ -84,7 +84,7 @@ const FOLLOWED: Cases = {
   ...WORKBOOKS,
 };
 
-/** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */
+/** Finds advice text, with its values, in the advice of an error; undefined if it is absent. */
 function saidOf(advice: string, text: string): string | undefined {
   const parts = text.split(/(…|\bLOG\b)/).map((part, i, all) => {
     if (part === 'LOG') return "(?:LOG|'[^']*'|[\\w@%+=:,./#-]+)";
@@ -120,7 +120,7 @@ describe('following the advice removes the cause:', () => {
   test.each(Object.entries(FOLLOWED))('%s', follow);
 });
 
-test('a test follows each advice, or NOT_FOLLOWED states why no test can', async () => {
+test('a test follows each piece of advice, or NOT_FOLLOWED states why no test can', async () => {
   const all = await advices();
   const known = [...Object.keys(FOLLOWED), ...Object.values(NOT_FOLLOWED).flat()];
   expect(all.filter((advice) => !known.includes(advice))).toEqual([]);

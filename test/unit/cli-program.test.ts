@@ -70,7 +70,7 @@ function shownCommands(files: readonly string[], shown: RegExp): { readonly file
 }
 
 describe('the program takes each command that is shown', () => {
-  /** Texts in the place of what the reader has to fill in. */
+  /** Texts in place of what the reader has to fill in. */
   const filled = (line: string): string =>
     line
       .replaceAll(/--at \$\{[^}]*\}/g, '--at 0/1')

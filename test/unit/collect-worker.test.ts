@@ -206,8 +206,8 @@ describe('a body', () => {
       }
       const bodies = await sheet.keys(bodyPrefix(sheet.log));
       expect(bodies).toHaveLength(2);
-      // Entries that were archived more lately are looked at for their snapshots, and so for their
-      // bodies.
+      // Entries that were archived more recently are looked at for their snapshots, and so for
+      // their bodies.
       sheet.nowMs += 2.5 * GRACE;
       await collectAfterEachGrace(sheet, 4);
       expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);

@@ -516,7 +516,7 @@ describe('undoExpiry', () => {
   const unexpire = (sheet: SheetLog, options?: { readonly dryRun: boolean }) =>
     undoExpiry(sheet.deps, { log: sheet.log, segment: 0 }, options);
 
-  test('it removes the expiry from all entries and restores the state before', async () => {
+  test('it removes the expiry from all entries and restores the previous state', async () => {
     for (const policy of [TTL, UNARCHIVED]) {
       const sheet = await announcedSheet(policy);
       const contents = await sheet.contents();

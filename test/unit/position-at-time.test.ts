@@ -11,7 +11,7 @@ const CONSISTENT = { consistent: true };
 const types = RESERVED_TYPES;
 const at = (segment: number, entry: number): Position => ({ segment, entry });
 
-/** Adds an entry or starts a segment, some seconds after the step before; negative goes back. */
+/** Adds an entry or starts a segment, a few seconds after the previous step; negative goes back. */
 interface Step {
   readonly does: 'add' | 'segment';
   readonly after: number;

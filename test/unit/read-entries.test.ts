@@ -203,7 +203,7 @@ describe('a range that may end early', () => {
     },
   );
 
-  test('it requests no more entries than its limit and the one before', async () => {
+  test('it requests no more entries than its limit and the previous one', async () => {
     const ranges: SegmentRange[] = [];
     class Watched extends MemoryLogStore {
       override entries(log: LogId, range: SegmentRange): AsyncGenerator<Entry[]> {

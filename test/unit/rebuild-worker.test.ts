@@ -56,7 +56,7 @@ async function expectWhole(sheet: SheetLog): Promise<void> {
   expect((await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).equal).toBe(true);
 }
 
-test('a continuation that comes late, after the snapshot of the run before was collected, starts over and stops no log', async () => {
+test('a continuation that comes late, after the snapshot of the previous run was collected, starts over and stops no log', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   for (const text of ['a', 'b', 'c']) {
     await refill(sheet, text);

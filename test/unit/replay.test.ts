@@ -13,7 +13,7 @@ function replayed(sheet: SheetLog, at?: Position): Promise<Replayed> {
   return replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, { at });
 }
 
-/** Two snapshots in two segments, each on top of the one before, and a tail. */
+/** Two snapshots in two segments, each on top of the previous one, and a tail. */
 async function twoSnapshots(): Promise<{ sheet: SheetLog; first: Position; second: Position; end: Position }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(40, 3);

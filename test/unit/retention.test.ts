@@ -16,7 +16,7 @@ import { expired, expiring, lastAt } from '../support/segments.ts';
 
 const DAY = 24 * 3600;
 
-/** Closes segment 0 on day 0, and every other one a day after the one before. */
+/** Closes segment 0 on day 0, and every other one a day after the previous one. */
 function segment(number: number, overrides: Partial<Segment> = {}): Segment {
   return {
     log: LOG,

@@ -127,7 +127,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('it sends one continuation, however often the run before is delivered', async () => {
+  test('it sends one continuation, however often the previous run is delivered', async () => {
     const log = await StepwiseLog.create();
     await log.edits(25);
     const position = await log.sheet.snapshot();

@@ -46,7 +46,7 @@ describe('a snapshot', () => {
     expect(await sheet.rows(second)).toEqual([['b'], [], ['a']]);
   });
 
-  test('the first snapshot of a segment is built from the last one of the segment before', {
+  test('the first snapshot of a segment is built from the last one of the previous segment', {
     tags: ['I1'],
   }, async () => {
     const sheet = await SheetLog.create();

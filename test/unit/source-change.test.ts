@@ -210,7 +210,7 @@ test('a root without the hash of its last item is continued', async () => {
   expect(await source.snapshot(log, NEXT)).toMatchObject({ outcome: 'built', base: position });
 });
 
-test("a build up to a segment's second entry takes the last item from the segment before", {
+test("a build up to a segment's second entry takes the last item from the previous segment", {
   tags: ['I1'],
 }, async () => {
   const source = new Source();

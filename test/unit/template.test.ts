@@ -1151,7 +1151,7 @@ describe('alarms and the dashboard', () => {
     expect(watched).toContain(`"MetricName":"RecordsFailed","Dimensions":[${JSON.stringify(ofService)}]`);
   });
 
-  test('docs/operations.md has one row with an advice for each alarm', () => {
+  test('docs/operations.md has one row with advice for each alarm', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];

@@ -119,7 +119,7 @@ describe('logs with any text as their ids', () => {
     expect(message?.group).toBe(logName(log).slice(0, 50));
   });
 
-  test('an advice names the log exactly, as one word of a command', () => {
+  test('advice names the log exactly, as one word of a command', () => {
     const advice = (log: string) => new LogNotFoundError('x', { log, advice: "Run 'logfold verify LOG'" }).advice;
     expect(advice(LOG)).toBe(`Run 'logfold verify ${LOG}'`);
     expect(advice('order#17')).toBe("Run 'logfold verify order#17'");

@@ -52,7 +52,7 @@ export interface SdkConfig {
  * It differs from the SDK's defaults:
  *
  * - The SDK gives each client a budget of retries. If half of all requests are throttled, the
- *   budget is used up after some dozens of requests, and most jobs fail from then on. A job that
+ *   budget is used up after a few dozen requests, and most jobs fail from then on. A job that
  *   fails and starts over sends more requests than one that waits. Therefore each request has its
  *   own limit here, and waits longer after each failure ("full jitter").
  * - It also retries after transaction conflicts of DynamoDB and after throttling by KMS.

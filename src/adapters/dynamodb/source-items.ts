@@ -52,7 +52,7 @@ export class DynamoDbSourceItems implements SourceItems {
 
   serviceTime(): number {
     // The SDK learns the difference from the date of each answer, because DynamoDB refuses requests
-    // of a machine whose clock is wrong by some minutes.
+    // of a machine whose clock is wrong by a few minutes.
     return Date.now() + this.#client.config.systemClockOffset;
   }
 

@@ -33,7 +33,7 @@ export function adoptCommand() {
       'compare every item under the old and this mapping; if they agree, use this one',
       false,
     )
-    .option('--move-claim', 'let the bucket belong to this table, which was restored from the one before', false)
+    .option('--move-claim', 'let the bucket belong to this table, which was restored from the previous one', false)
     .option('--dry-run', 'with --replace-mapping: compare, and change nothing', false)
     .addHelpText('after', HELP)
     .addHelpText(

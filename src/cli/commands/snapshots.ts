@@ -10,7 +10,7 @@ const HASH_LENGTH = 12;
 
 const HELP = `
 A snapshot is complete, pending until the pipeline builds it, or dropped by garbage collection. It is foreign if another
-program wrote in the place of its root, and damaged if it cannot be read: 'logfold verify LOG' says more.`;
+program wrote in place of its root, and damaged if it cannot be read: 'logfold verify LOG' says more.`;
 
 export function snapshotsCommand() {
   return command('snapshots', 'List the snapshots of a log, newest first.')

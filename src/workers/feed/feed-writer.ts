@@ -41,7 +41,7 @@ export interface FeedWriterDeps extends Pick<LogsDeps, 'sleep' | 'random'> {
 
 /** Logs whose positions are read at a time. */
 const LOGS_AT_A_TIME = 400;
-/** Enough for some dozen writers. If all attempts fail, the stream delivers the batch again. */
+/** Enough for a few dozen writers. If all attempts fail, the stream delivers the batch again. */
 const ATTEMPTS = { attempts: 30, baseMs: 10, capMs: 500 };
 /**
  * Batches after which a writer refreshes the feed, so that its state moves onto a newer snapshot.

@@ -26,7 +26,7 @@ import { Reaper, type ReaperTallies, type Tally } from './reaper.ts';
 /** Default of {@link CollectDeps.maxMarks}: some 180 MB. */
 const MAX_MARKS = 2_000_000;
 
-/** Default of {@link CollectDeps.atLeast}: some seconds of work. */
+/** Default of {@link CollectDeps.atLeast}: a few seconds of work. */
 const AT_LEAST = { objects: 10_000, marks: 10_000 };
 
 export interface CollectDeps extends SnapshotStores, Deadline {

@@ -58,7 +58,7 @@ export async function judgeBodies(
 /**
  * Removes from `bodies` those that an entry of an archived segment names. A segment is skipped if
  * it was created after all bodies were written, by the clocks of two clients: the client that
- * created it, and the one that created the segment before. All older segments are read, because a
+ * created it, and the one that created the previous segment. All older segments are read, because a
  * body from a backup or a copied bucket is newer than its entry.
  * @param bodies by key; afterwards it has the bodies without a name
  */

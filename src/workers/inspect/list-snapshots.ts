@@ -21,7 +21,7 @@ export interface ListedSnapshot {
   readonly created: number | null;
   /**
    * `dropped`: garbage collection removes its chunks. `foreign`: another program wrote something in
-   * the place of the root. `damaged`: the entry or the root cannot be read.
+   * place of the root. `damaged`: the entry or the root cannot be read.
    */
   readonly status: 'complete' | 'pending' | 'dropped' | 'foreign' | 'damaged';
   /** The root's content; null unless the snapshot is complete. */

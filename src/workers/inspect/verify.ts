@@ -48,7 +48,7 @@ export interface Verified {
   /** Archives, each of which was read completely. */
   readonly archived: number;
   /**
-   * Archived segments with entries that have left the table. Time to Live removes an entry some
+   * Archived segments with entries that have left the table. Time to Live removes an entry a few
    * days after it was compared with its archive. If another program changed it in between, the
    * change is lost, and nothing shows it.
    */

@@ -192,7 +192,7 @@ export function streamDeduplicationId(job: SnapshotJob): string {
 }
 
 /**
- * The deduplication id of a continuation. It is equal if the run before was a duplicate. The
+ * The deduplication id of a continuation. It is equal if the previous run was a duplicate. The
  * position alone is not enough: a run that finds its progress damaged may end at the same position
  * as an earlier one within the minutes that the queue remembers. The queue would then drop its
  * continuation.

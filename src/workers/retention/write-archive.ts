@@ -18,7 +18,7 @@ import { type Deadline, isTimeUp } from '../jobs/deadline.ts';
  */
 const WRITING_SHARE = 0.4;
 
-/** The default of {@link ArchiveDeps.frames}. Joining so many frames takes some seconds. */
+/** The default of {@link ArchiveDeps.frames}. Joining so many frames takes a few seconds. */
 export const FRAMES = { bytes: FRAME_BYTES, atLeast: 64 };
 
 export interface ArchiveDeps extends Deadline {

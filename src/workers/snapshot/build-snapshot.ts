@@ -108,7 +108,7 @@ export type SnapshotResult =
  * duplicate, so a job that died anywhere can run again.
  *
  * An error of the log itself stops the log. It throws all other errors; the job is then retried. If
- * the time is up, it saves its progress instead. Every run gets further than the one before.
+ * the time is up, it saves its progress instead. Every run gets further than the previous one.
  */
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
   return withStopGuard(deps, job, async (stop) => {

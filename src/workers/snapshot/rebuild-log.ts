@@ -50,7 +50,7 @@ export type RebuildDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
 
 /**
  * Rebuilds the snapshots of a log from its entries: the first one from the log's beginning, each
- * further one from the one before. It reads stored snapshots only to compare them. It replaces
+ * further one from the previous one. It reads stored snapshots only to compare them. It replaces
  * roots that differ. It writes all chunks again, which repairs missing and damaged ones.
  *
  * An archived segment has one snapshot, whose root does not change. If a part of this snapshot is

@@ -86,7 +86,7 @@ export class DueDivision implements Finder {
    * Since when a pending Snapshot entry waits for its snapshot, in epoch seconds. In a mapped log
    * the entry may exist long before the policy's minutes are over.
    * @param created its creation time
-   * @returns undefined if nobody knows, because the items of the mapped log have no time
+   * @returns undefined if unknown, because the items of the mapped log have no time
    */
   waitsSince(created: number): number | undefined {
     const { segment, schedule } = this.#segment;

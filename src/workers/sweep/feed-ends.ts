@@ -14,7 +14,7 @@ export interface FoundEnd {
   readonly position: Position;
   /** The newest entry that the sweep saw, also if it is young. */
   readonly newest: Position;
-  /** Creation time of the entry in epoch seconds; undefined if nobody knows. */
+  /** Creation time of the entry in epoch seconds; undefined if unknown. */
   readonly created: number | undefined;
 }
 
@@ -58,7 +58,7 @@ export class FeedEnd implements Finder {
 
   /**
    * The newest entry of a segment that was not read. If the newest segment has only young entries,
-   * this is the one before, which may have entries that the stream missed.
+   * this is the previous one, which may have entries that the stream missed.
    */
   async #unseen(): Promise<FoundEnd | undefined> {
     const segment = this.#swept.segments.at(this.#newest === undefined ? -1 : -2);

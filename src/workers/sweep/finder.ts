@@ -24,7 +24,7 @@ export interface DueJob {
   readonly job: Job;
   /** Completes "because …". */
   readonly why: string;
-  /** When it became due, in epoch seconds; undefined if nobody knows. */
+  /** When it became due, in epoch seconds; undefined if unknown. */
   readonly since?: number | undefined;
   /** Whether it is left to the stream. */
   readonly isYoung?: boolean;

@@ -44,7 +44,7 @@ export interface SweepDeps extends PendingSnapshotsDeps, DueRetentionDeps, GcCan
   /**
    * Called for each log with its newest entry that is not young, for the feed. Not called for the
    * feed itself. With it, the query of a log begins at Last Snapshot and not after it. If the
-   * newest segment has only young entries, it takes another query for the end of the one before.
+   * newest segment has only young entries, it takes another query for the end of the previous one.
    * The sweep awaits it.
    */
   readonly onEnd?: (log: LogId, end: FoundEnd) => Promise<void>;

@@ -52,7 +52,7 @@ export interface FeedHistoryResult {
 const MINUTE = 60_000;
 /** Applications, which share the appends. */
 const APPLICATIONS = 4;
-/** Pauses of some hours that they make, on average. */
+/** Pauses of a few hours that they make, on average. */
 const PAUSES = 2;
 /** The time in which they append, in milliseconds, without pauses: for one append, and at most. */
 const [APPEND_MS, APPENDING_MS] = [4_000, 20 * MINUTE];

@@ -25,7 +25,7 @@ const GRACE_SECONDS = 3600;
 /** The grace period of every history, in milliseconds. */
 export const GRACE_MS = GRACE_SECONDS * 1000;
 
-/** A random policy, strict enough that a history of some hours carries it out. */
+/** A random policy, strict enough that a history of a few hours carries it out. */
 export function anyPolicy({ random, mapped }: Pick<World, 'random' | 'mapped'>): RetentionPolicy {
   // An application numbers its next item by its last one, so the last one must stay.
   const keepSegments = mapped === undefined ? random.integer(1, 2) : random.integer(2, 3);

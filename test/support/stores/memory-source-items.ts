@@ -29,7 +29,7 @@ export class MemorySourceItems implements SourceItems {
 
   /**
    * Writes an item as the application does.
-   * @returns the item before
+   * @returns the item before the change
    */
   put(item: Item): Item | undefined {
     checkWriteSize([item]);
@@ -38,7 +38,7 @@ export class MemorySourceItems implements SourceItems {
 
   /**
    * Deletes an item as the application does, or as TTL does.
-   * @returns the item before
+   * @returns the item before the change
    */
   delete(keys: Item): Item | undefined {
     return this.#replace(keys, undefined);

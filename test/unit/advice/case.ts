@@ -10,8 +10,8 @@ export type Refused = (run: () => unknown) => Promise<string>;
 export type Follow = (refused: Refused) => unknown;
 
 /**
- * How to follow each advice, by its text in the sources. `…` replaces the values of a template,
- * `LOG` the log's id.
+ * How to follow each piece of advice, by its text in the sources. `…` replaces the values of a
+ * template, `LOG` the log's id.
  */
 export type Cases = Readonly<Record<string, Follow>>;
 
@@ -20,7 +20,7 @@ export function quoted(advice: string): string[] {
   return [...advice.matchAll(/(?<!\w)'([^']+)'/g)].map(([, text]) => text ?? '');
 }
 
-/** Returns the logfold commands that an advice names, each split into words. */
+/** Returns the logfold commands that advice names, each split into words. */
 export function commandsOf(advice: string): string[][] {
   return quoted(advice)
     .map((text) => text.split(' '))
@@ -28,7 +28,7 @@ export function commandsOf(advice: string): string[][] {
     .map(([, ...words]) => words);
 }
 
-/** Returns the numbers in an advice. */
+/** Returns the numbers in advice. */
 export function numbersOf(advice: string): number[] {
   return [...advice.matchAll(/\d+/g)].map(([digits]) => Number(digits));
 }

@@ -134,7 +134,7 @@ async function settingsIn(directory: string, text: string): Promise<void> {
   }
 }
 
-/** Runs the commands that an advice names one after another, as if pasted. */
+/** Runs the commands that advice names one after another, as if pasted. */
 async function paste(advice: string): Promise<void> {
   const commands = commandsOf(advice);
   expect(commands.length).toBeGreaterThan(0);

@@ -261,8 +261,8 @@ const CASES: Cases = {
 };
 
 /**
- * How to follow each advice about an application's table on the command line. Each case leaves a
- * bucket that belongs to no mapping.
+ * How to follow each piece of advice about an application's table on the command line. Each case
+ * leaves a bucket that belongs to no mapping.
  */
 export const MAPPED_TABLES: Cases = Object.fromEntries(
   Object.entries(CASES).map(([advice, follow]) => [

@@ -32,7 +32,7 @@ function compare(name: string, tables: readonly string[]): Promise<unknown> {
   return here('table', 'compare', '--table', name, '--wait', '0s', ...tables);
 }
 
-/** How to follow each advice about a plain table on the command line. */
+/** How to follow each piece of advice about a plain table on the command line. */
 export const PLAIN_TABLES: Cases = {
   'Leave out --mapping': async (refused) => {
     const words = ['table', 'export', '--output', join(filesOfPlace(), 'unmapped.json')];
