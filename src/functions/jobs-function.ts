@@ -69,17 +69,25 @@ async function handle(
   try {
     job = decodeJob(record.body);
     const deps = await jobs();
-    const deadline = deadlineOf(invocation, deps);
-    const started = performance.now();
-    const result = await runJob({ ...deps, deadline }, job);
-    const ms = performance.now() - started;
-    report({ kind: 'job', delivery, job, result, ms, lag: await lagOf(deps, job, result) });
+    report(await runDelivered({ ...deps, deadline: deadlineOf(invocation, deps) }, delivery, job));
     return undefined;
   } catch (error) {
     report({ kind: 'failed', delivery, job, error });
     const hopeless = job === undefined && error instanceof MessageInvalidError;
     return hopeless ? 0 : Math.min(RETRY_MS.first * 4 ** (delivery.receiveCount - 1), RETRY_MS.longest);
   }
+}
+
+/** Runs the job of a message. */
+export async function runDelivered(
+  deps: JobDeps,
+  delivery: Delivery,
+  job: Job,
+): Promise<Extract<JobEvent, { readonly kind: 'job' }>> {
+  const started = performance.now();
+  const result = await runJob(deps, job);
+  const ms = performance.now() - started;
+  return { kind: 'job', delivery, job, result, ms, lag: await lagOf(deps, job, result) };
 }
 
 /** Costs half a read unit for each snapshot that is built. */

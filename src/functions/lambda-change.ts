@@ -1,10 +1,8 @@
-import type { DynamoDBRecord, AttributeValue as LambdaAttribute } from 'aws-lambda';
-import { fromBase64, toBase64 } from '../codec/bytes.ts';
+import { fromBase64 } from '../codec/bytes.ts';
 import { MessageInvalidError, printable } from '../errors.ts';
-import { type AttributeValue, type Item, plainItem } from '../log/attribute.ts';
+import type { AttributeValue, Item } from '../log/attribute.ts';
 import type { ImageChange } from '../revisions/image-change.ts';
 import { streamLabel } from '../revisions/image-change.ts';
-import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import { fieldsOf, isObject } from './stream-function.ts';
 
 /** DynamoDB deletes expired items in this name. */
@@ -20,55 +18,61 @@ export function fromLambdaChange(record: unknown): ImageChange {
   const { eventName, eventSourceARN, userIdentity, dynamodb } = fieldsOf(record);
   const { ApproximateCreationDateTime: seconds, SequenceNumber, Keys, NewImage, OldImage } = fieldsOf(dynamodb);
   if (typeof SequenceNumber !== 'string' || !/^\d+$/.test(SequenceNumber)) throw lacks('its sequence number');
-  const stream = typeof eventSourceARN === 'string' ? streamLabel(eventSourceARN) : undefined;
-  if (stream === undefined) throw lacks('the ARN of its stream', SequenceNumber);
-  if (typeof seconds !== 'number') throw lacks('its time', SequenceNumber);
-  const imageOf = (name: string, image: unknown): Item => {
-    if (image === undefined) throw lacks(name, SequenceNumber);
-    return itemFrom(image, SequenceNumber);
-  };
-  const common = {
-    keys: imageOf('its keys', Keys),
-    stream,
+  const image = (of: unknown): Item | undefined => (of === undefined ? undefined : itemFrom(of, SequenceNumber));
+  return imageChange({
+    eventName,
+    stream: typeof eventSourceARN === 'string' ? streamLabel(eventSourceARN) : undefined,
     sequence: SequenceNumber,
-    created: Math.floor(seconds),
-  };
-  switch (eventName) {
-    case 'INSERT':
-      return { ...common, change: 'Put', newImage: imageOf('its new image', NewImage) };
-    case 'MODIFY':
-      return {
-        ...{ ...common, change: 'Put' },
-        oldImage: imageOf('its old image', OldImage),
-        newImage: imageOf('its new image', NewImage),
-      };
-    case 'REMOVE':
-      return {
-        ...{ ...common, change: isTimeToLive(userIdentity) ? 'Expire' : 'Delete' },
-        oldImage: imageOf('its old image', OldImage),
-      };
-    default:
-      throw lacks('an event name that streams have', SequenceNumber);
-  }
+    seconds: typeof seconds === 'number' ? seconds : undefined,
+    isExpiry: isTimeToLive(userIdentity),
+    keys: image(Keys),
+    oldImage: image(OldImage),
+    newImage: image(NewImage),
+  });
 }
 
-/** The inverse of {@link fromLambdaChange}: the record as a Lambda event carries it. */
-export function toLambdaChange(record: StreamRecord, streamArn: string): DynamoDBRecord {
-  const { eventId, eventName, sequenceNumber, createdMs = 0, keys, oldImage, newImage, isExpiry } = record;
-  return {
-    eventID: eventId,
-    eventName,
-    eventSource: 'aws:dynamodb',
-    eventSourceARN: streamArn,
-    ...(isExpiry && { userIdentity: TIME_TO_LIVE }),
-    dynamodb: {
-      ApproximateCreationDateTime: createdMs / 1000,
-      SequenceNumber: sequenceNumber,
-      Keys: toLambdaItem(plainItem(keys)),
-      ...(oldImage && { OldImage: toLambdaItem(plainItem(oldImage)) }),
-      ...(newImage && { NewImage: toLambdaItem(plainItem(newImage)) }),
-    },
+/** A record of a stream with both images, whose parts may be missing. */
+interface ImageRecord {
+  readonly eventName: unknown;
+  readonly stream: string | undefined;
+  readonly sequence: string;
+  /** Epoch seconds. */
+  readonly seconds: number | undefined;
+  /** Whether DynamoDB deleted the item because of its time to live. */
+  readonly isExpiry?: boolean | undefined;
+  readonly keys?: Item | undefined;
+  readonly oldImage?: Item | undefined;
+  readonly newImage?: Item | undefined;
+}
+
+/**
+ * The change in a record.
+ * @throws MessageInvalidError if the record lacks a part
+ */
+export function imageChange(record: ImageRecord): ImageChange {
+  const { eventName, stream, sequence, seconds, keys, oldImage, newImage } = record;
+  const require = <T>(part: T | undefined, name: string): T => {
+    if (part === undefined) throw lacks(name, sequence);
+    return part;
   };
+  const common = {
+    stream: require(stream, 'the ARN of its stream'),
+    created: Math.floor(require(seconds, 'its time')),
+    keys: require(keys, 'its keys'),
+    sequence,
+  };
+  const before = () => ({ oldImage: require(oldImage, 'its old image') });
+  const after = () => ({ newImage: require(newImage, 'its new image') });
+  switch (eventName) {
+    case 'INSERT':
+      return { ...common, change: 'Put', ...after() };
+    case 'MODIFY':
+      return { ...common, change: 'Put', ...before(), ...after() };
+    case 'REMOVE':
+      return { ...common, change: record.isExpiry === true ? 'Expire' : 'Delete', ...before() };
+    default:
+      throw lacks('an event name that streams have', sequence);
+  }
 }
 
 function isTimeToLive(identity: unknown): boolean {
@@ -140,18 +144,6 @@ function allOf<T>(values: unknown, decode: (value: unknown) => T | undefined): T
   if (!Array.isArray(values)) return undefined;
   const decoded = values.map((value) => decode(value)).filter((value) => value !== undefined);
   return decoded.length === values.length ? decoded : undefined;
-}
-
-function toLambdaItem(item: Item): Record<string, LambdaAttribute> {
-  return Object.fromEntries(Object.entries(item).map(([name, attribute]) => [name, toLambdaAttribute(attribute)]));
-}
-
-function toLambdaAttribute(attribute: AttributeValue): LambdaAttribute {
-  if ('B' in attribute) return { B: toBase64(attribute.B) };
-  if ('BS' in attribute) return { BS: attribute.BS.map(toBase64) };
-  if ('L' in attribute) return { L: attribute.L.map(toLambdaAttribute) };
-  if ('M' in attribute) return { M: toLambdaItem(attribute.M) };
-  return attribute;
 }
 
 function lacks(part: string, sequence = 'without a number'): MessageInvalidError {

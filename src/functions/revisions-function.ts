@@ -43,42 +43,52 @@ export function revisionsFunction(
 ): (event: unknown, invocation: Invocation) => Promise<DynamoDBBatchResponse | CompareResult> {
   return async (event, invocation) => {
     const { Records: records } = fieldsOf(event);
-    if (Array.isArray(records)) return recordChanges(deps, records, invocation);
+    if (Array.isArray(records)) return recordRecords(deps, records, invocation.awsRequestId);
     const { settleSeconds } = parseEvent(compareEvent, event, COMPARE_EVENT);
     return compare(deps, settleSeconds, invocation);
   };
 }
 
-/**
- * Records the changes in the records of a Lambda event.
- * @returns the records that Lambda has to deliver again
- * @throws the errors of `logs`
- */
-export async function recordChanges(
-  { logs, report }: Pick<RevisionsFunctionDeps, 'logs' | 'report'>,
+/** Records the changes in the records of a Lambda event. */
+async function recordRecords(
+  deps: RevisionsFunctionDeps,
   records: readonly unknown[],
-  { awsRequestId: run }: Pick<Invocation, 'awsRequestId'>,
+  run: string,
 ): Promise<DynamoDBBatchResponse> {
-  const started = performance.now();
   const changes: ImageChange[] = [];
-  const failed = new Set<string>();
+  const malformed: string[] = [];
   for (const record of records) {
     try {
       changes.push(fromLambdaChange(record));
     } catch (error) {
       const sequence = sequenceOf(record);
-      failed.add(sequence);
-      report({ kind: 'unrecorded', run, sequence, error });
+      malformed.push(sequence);
+      deps.report({ kind: 'unrecorded', run, sequence, error });
     }
   }
+  return recordChanges(deps, changes, { run, malformed });
+}
+
+/**
+ * Records changes.
+ * @param how `malformed` are the sequence numbers of other records of the event
+ * @returns the records that Lambda has to deliver again
+ * @throws the errors of `logs`
+ */
+export async function recordChanges(
+  { logs, report }: Pick<RevisionsFunctionDeps, 'logs' | 'report'>,
+  changes: readonly ImageChange[],
+  { run, malformed = [] }: { readonly run: string; readonly malformed?: readonly string[] },
+): Promise<DynamoDBBatchResponse> {
+  const started = performance.now();
   const onFailure = (error: unknown, { sequence }: ImageChange): void => {
     report({ kind: 'unrecorded', run, sequence, error });
   };
   const result = await recordRevisions({ logs: await logs(), onFailure }, changes);
-  for (const sequence of result.failed) failed.add(sequence);
+  const failed = [...new Set([...malformed, ...result.failed])];
   const { recorded, gaps } = result;
-  report({ kind: 'recorded', run, recorded, gaps, failed: failed.size, ms: performance.now() - started });
-  return { batchItemFailures: [...failed].map((itemIdentifier) => ({ itemIdentifier })) };
+  report({ kind: 'recorded', run, recorded, gaps, failed: failed.length, ms: performance.now() - started });
+  return { batchItemFailures: failed.map((itemIdentifier) => ({ itemIdentifier })) };
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { AttributeValue, DynamoDBBatchResponse, DynamoDBRecord, DynamoDBStreamEvent } from 'aws-lambda';
+import type { DynamoDBBatchResponse, DynamoDBStreamEvent } from 'aws-lambda';
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
@@ -30,33 +30,37 @@ export interface StreamFunctionDeps {
   readonly report: (event: StreamEvent) => void;
 }
 
-/**
- * Makes the function that routes records of the Entry table's stream to jobs, and then feeds the
- * ends of their logs. Publishes the end of the feed after each batch with an entry, even if the
- * feed had all ends, because an earlier delivery may have failed before it published. If feeding or
- * publishing fails, all records fail: their jobs are sent already, and the queue deduplicates them.
- */
+/** Makes the function that handles the Entry table's stream: {@link routeAndFeed}. */
 export function streamFunction(
   deps: StreamFunctionDeps,
 ): (event: DynamoDBStreamEvent) => Promise<DynamoDBBatchResponse> {
+  return async ({ Records }) => routeAndFeed(deps, Records.map(fromLambdaRecord));
+}
+
+/**
+ * Routes records of the Entry table's stream to jobs, and then feeds the ends of their logs.
+ * Publishes the end of the feed after each batch with an entry, even if the feed had all ends,
+ * because an earlier delivery may have failed before it published. If feeding or publishing fails,
+ * all records fail: their jobs are sent already, and the queue deduplicates them.
+ */
+export async function routeAndFeed(
+  deps: StreamFunctionDeps,
+  records: readonly StreamRecord[],
+): Promise<DynamoDBBatchResponse> {
   const { feed, report, ...rest } = deps;
-  return async ({ Records }) => {
-    const records = Records.map(fromLambdaRecord);
-    const { batchItemFailures } = await route(
-      {
-        ...rest,
-        isFed: feed !== undefined,
-        report: (record, error, isSkipped) =>
-          report({ kind: 'record', record, error, ...(isSkipped && { isSkipped }) }),
-        onSent: (record, job) => report({ kind: 'routed', record, job }),
-      },
-      records,
-    );
-    if (feed === undefined || (await addToFeed({ ...deps, feed }, records))) {
-      return { batchItemFailures: [...batchItemFailures] };
-    }
-    return { batchItemFailures: records.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
-  };
+  const { batchItemFailures } = await route(
+    {
+      ...rest,
+      isFed: feed !== undefined,
+      report: (record, error, isSkipped) => report({ kind: 'record', record, error, ...(isSkipped && { isSkipped }) }),
+      onSent: (record, job) => report({ kind: 'routed', record, job }),
+    },
+    records,
+  );
+  if (feed === undefined || (await addToFeed({ ...deps, feed }, records))) {
+    return { batchItemFailures: [...batchItemFailures] };
+  }
+  return { batchItemFailures: records.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
 }
 
 type FedStreamDeps = StreamFunctionDeps & { readonly feed: Pick<FeedWriter, 'add'> };
@@ -101,25 +105,6 @@ export function fromLambdaRecord(record: unknown): StreamRecord {
   };
 }
 
-/**
- * The inverse of {@link fromLambdaRecord}, without bodies: the record as a Lambda event carries it.
- */
-export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
-  const { eventId, eventName, sequenceNumber, createdMs, bytes, keys, newImage } = record;
-  return {
-    eventID: eventId,
-    eventName,
-    eventSource: 'aws:dynamodb',
-    dynamodb: {
-      SequenceNumber: sequenceNumber,
-      ...(createdMs === undefined ? {} : { ApproximateCreationDateTime: createdMs / 1000 }),
-      ...(bytes === undefined ? {} : { SizeBytes: bytes }),
-      Keys: toLambdaItem(keys, () => true),
-      ...(newImage === undefined ? {} : { NewImage: toLambdaItem(newImage) }),
-    },
-  };
-}
-
 /** Bodies are left out: no job needs one, and their conversion takes time. */
 function isNoBody(name: string): boolean {
   return name !== 'B';
@@ -143,17 +128,6 @@ function fromLambdaAttribute(attribute: unknown): StoredAttribute {
     N: textOf(N),
     B: base64 === undefined ? undefined : new Uint8Array(Buffer.from(base64, 'base64')),
   };
-}
-
-function toLambdaItem(item: StoredItem, isWanted = isNoBody): Record<string, AttributeValue> {
-  const entries = Object.entries(item).flatMap(([name, attribute]): [string, AttributeValue][] => {
-    const { S, N, B } = attribute ?? {};
-    if (!isWanted(name)) return [];
-    if (S !== undefined) return [[name, { S }]];
-    if (N !== undefined) return [[name, { N }]];
-    return B === undefined ? [] : [[name, { B: Buffer.from(B).toString('base64') }]];
-  });
-  return Object.fromEntries(entries);
 }
 
 /** The fields of a value from outside; none if it is not an object. */

@@ -1,23 +1,23 @@
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
-import type { SQSEvent } from 'aws-lambda';
 import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
 import { DiskFullError } from '../errors.ts';
 import type { JobEvent, RevisionsEvent, StreamEvent } from '../functions/function-event.ts';
-import type { Invocation } from '../functions/invocation.ts';
-import { jobsFunction } from '../functions/jobs-function.ts';
-import { toLambdaChange } from '../functions/lambda-change.ts';
+import { runDelivered } from '../functions/jobs-function.ts';
+import { imageChange } from '../functions/lambda-change.ts';
 import { recordChanges } from '../functions/revisions-function.ts';
-import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
+import { routeAndFeed, type StreamFunctionDeps } from '../functions/stream-function.ts';
+import { plainItem } from '../log/attribute.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { streamLabel } from '../revisions/image-change.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
+import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
 import { dividedFeed } from '../workers/feed/divided-feed.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
-import { type JobSender, jobQueues } from '../workers/jobs/job.ts';
+import { decodeJob, type JobSender, jobQueues } from '../workers/jobs/job.ts';
 import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';
@@ -36,8 +36,6 @@ const MAX_WAITING_JOBS = 1000;
 const VISIBILITY_MS = 60_000;
 const COMMIT_EVERY_MS = 200;
 const IDLE_POLL_MS = 20;
-/** Functions have no time limit here. */
-const INVOCATION: Invocation = { awsRequestId: 'local', getRemainingTimeInMillis: () => Number.POSITIVE_INFINITY };
 
 /** An action of the pipeline, for its watcher. */
 export type PipelineEvent =
@@ -88,10 +86,10 @@ export interface PipelineOptions {
 }
 
 /**
- * Runs the deployment in one process. It polls the stream and calls the deployed functions as
- * Lambda does, and runs the jobs of each log one after the other. It saves the stream position
- * before the oldest unfinished job. If the process dies, the next process finds every unfinished
- * job again. While many jobs wait, it does not read on.
+ * Runs the deployment in one process. It polls the stream as Lambda does, and does with records and
+ * jobs what the deployed functions do. It runs the jobs of each log one after the other. It saves
+ * the stream position before the oldest unfinished job. If the process dies, the next process finds
+ * every unfinished job again. While many jobs wait, it does not read on.
  * @throws DiskFullError if a job or the feed cannot be stored; the stream position stays before it
  */
 export async function runPipeline(given: PipelineOptions): Promise<void> {
@@ -112,7 +110,7 @@ export async function runPipeline(given: PipelineOptions): Promise<void> {
     if (full !== undefined) stop.abort(full);
   };
   const options: PipelineOptions = { ...given, onEvent: report };
-  const onStream = streamFunction({ queue: toQueue(queue), types, division, mapping, feed, endAt, report });
+  const routing = { queue: toQueue(queue), types, division, mapping, feed, endAt, report };
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({
     client: options.streams,
@@ -122,7 +120,7 @@ export async function runPipeline(given: PipelineOptions): Promise<void> {
     handler: async (records) => {
       places.note();
       await queue.shrunk(MAX_WAITING_JOBS, signal);
-      return onStream({ Records: records.map(toLambdaRecord) });
+      return routeAndFeed(routing, records);
     },
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
@@ -209,17 +207,22 @@ function changePoller(options: PipelineOptions, { streamArn, checkpoints, logs }
   // Dynoxide shows the records of earlier streams in a new one, whose label is its time in seconds.
   const label = Number(streamLabel(streamArn));
   const began = Number.isNaN(label) ? 0 : Math.floor(label) * 1000;
+  const changeOf = ({ createdMs = 0, sequenceNumber, keys, oldImage, newImage, ...record }: StreamRecord) =>
+    imageChange({
+      ...record,
+      stream: streamLabel(streamArn),
+      sequence: sequenceNumber,
+      seconds: createdMs / 1000,
+      keys: plainItem(keys),
+      oldImage: oldImage && plainItem(oldImage),
+      newImage: newImage && plainItem(newImage),
+    });
   return new StreamPoller({
     client: options.streams,
     streamArn,
     checkpoints,
     filter: ({ createdMs = began }) => createdMs >= began,
-    handler: (records) =>
-      recordChanges(
-        deps,
-        records.map((record) => toLambdaChange(record, streamArn)),
-        INVOCATION,
-      ),
+    handler: (records) => recordChanges(deps, records.map(changeOf), { run: 'local' }),
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
   });
@@ -242,19 +245,13 @@ async function consumeJobs(
     waitMs: 1000,
     signal,
     handle: async (message) => {
-      let failure: unknown;
-      const report = (event: JobEvent): void => {
-        if (event.kind === 'job') options.onEvent(event);
-        else failure = event.error;
-      };
-      const jobs = async (): Promise<JobDeps> => ({
+      const deps = {
         ...options.jobs,
         division: options.division,
         queue: toQueue({ send: (next) => queue.sendFollowing(message.id, next) }),
-      });
-      const onQueue = jobsFunction({ jobs, report });
-      const { batchItemFailures } = await onQueue(toSqsEvent([message]), INVOCATION);
-      if (batchItemFailures.length > 0) throw failure;
+      };
+      const delivery = { messageId: message.id, receiveCount: message.receiveCount };
+      options.onEvent(await runDelivered(deps, delivery, decodeJob(message.body)));
     },
     report: (outcome) => {
       const { kind, message } = outcome;
@@ -309,27 +306,4 @@ async function stopOnceIdle(
     if (isIdle()) return stop.abort();
     await systemTime.sleep(IDLE_POLL_MS, signal);
   }
-}
-
-/** The event that Lambda makes of messages from a FIFO queue. */
-export function toSqsEvent(messages: readonly ReceivedMessage[]): SQSEvent {
-  return {
-    Records: messages.map(({ id, body, group, receipt, receiveCount, sentMs }) => ({
-      messageId: id,
-      body,
-      receiptHandle: receipt,
-      attributes: {
-        ApproximateReceiveCount: String(receiveCount),
-        SentTimestamp: String(sentMs ?? 0),
-        SenderId: 'logfold',
-        ApproximateFirstReceiveTimestamp: String(sentMs ?? 0),
-        MessageGroupId: group,
-      },
-      messageAttributes: {},
-      md5OfBody: '',
-      eventSource: 'aws:sqs',
-      eventSourceARN: 'arn:aws:sqs:local:000000000000:jobs.fifo',
-      awsRegion: 'local',
-    })),
-  };
 }

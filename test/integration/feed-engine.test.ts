@@ -16,7 +16,7 @@ import { checkpointOf } from '../../src/feed/checkpoint.ts';
 import { readSpans } from '../../src/feed/feed-entry.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
-import { streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
+import { streamFunction } from '../../src/functions/stream-function.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position, START } from '../../src/ids/position.ts';
@@ -29,6 +29,7 @@ import type { StreamRecord } from '../../src/workers/dispatch/route-stream-recor
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { rebuildFeed } from '../../src/workers/sweep/rebuild-feed.ts';
 import { atRandom, type Decide, FaultyHttp } from '../support/deployed/faulty-http.ts';
+import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { fedEnds, feedEntries } from '../support/feed.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';

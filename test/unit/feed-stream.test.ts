@@ -5,7 +5,7 @@ import { FEED_DIVISION, FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { FunctionEvent } from '../../src/functions/function-event.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
-import { type StreamFunctionDeps, streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
+import { type StreamFunctionDeps, streamFunction } from '../../src/functions/stream-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -19,6 +19,7 @@ import type { StreamRecord } from '../../src/workers/dispatch/route-stream-recor
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { dividedFeed } from '../../src/workers/feed/divided-feed.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
+import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
 import { entryAt, NOON } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';

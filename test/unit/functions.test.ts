@@ -6,9 +6,8 @@ import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { DeploymentInvalidError } from '../../src/errors.ts';
 import type { FunctionEvent, JobEvent } from '../../src/functions/function-event.ts';
 import { jobsFunction } from '../../src/functions/jobs-function.ts';
-import { fromLambdaRecord, streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
+import { fromLambdaRecord, streamFunction } from '../../src/functions/stream-function.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { toSqsEvent } from '../../src/local/pipeline.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { NewMessage } from '../../src/store/job-queue.ts';
@@ -16,6 +15,7 @@ import { route, type StreamRecord } from '../../src/workers/dispatch/route-strea
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job, jobQueues } from '../../src/workers/jobs/job.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
+import { toLambdaRecord, toSqsEvent } from '../support/deployed/lambda-records.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
 import { FAULTY } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';

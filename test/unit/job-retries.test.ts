@@ -5,11 +5,11 @@ import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import type { JobEvent } from '../../src/functions/function-event.ts';
 import { jobsFunction } from '../../src/functions/jobs-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { toSqsEvent } from '../../src/local/pipeline.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { encodeJob } from '../../src/workers/jobs/job.ts';
 import { deployedFunctions } from '../support/deployed/deployed-functions.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
+import { toSqsEvent } from '../support/deployed/lambda-records.ts';
 import { readTemplate } from '../support/deployed/template.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fromLambdaChange, toLambdaChange } from '../../src/functions/lambda-change.ts';
+import { fromLambdaChange } from '../../src/functions/lambda-change.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { streamLabel, streamTable } from '../../src/revisions/image-change.ts';
+import { toLambdaChange } from '../support/deployed/lambda-records.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
 const LABEL = '2026-02-03T04:05:06.789';

@@ -6,7 +6,7 @@ import {
   SegmentWithoutSnapshotError,
 } from '../../../src/errors.ts';
 import { FEED_LOG } from '../../../src/feed/feed-log.ts';
-import { streamFunction, toLambdaRecord } from '../../../src/functions/stream-function.ts';
+import { streamFunction } from '../../../src/functions/stream-function.ts';
 import { sweepFunction } from '../../../src/functions/sweep-function.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { formatPosition } from '../../../src/ids/position.ts';
@@ -18,6 +18,7 @@ import type { StreamRecord } from '../../../src/workers/dispatch/route-stream-re
 import { runJob } from '../../../src/workers/dispatch/run-job.ts';
 import { dividedFeed } from '../../../src/workers/feed/divided-feed.ts';
 import { decodeJob, type Job, jobMessage, streamDeduplicationId } from '../../../src/workers/jobs/job.ts';
+import { toLambdaRecord } from '../deployed/lambda-records.ts';
 import { Random } from '../models/random.ts';
 import { FeedConsumer, passes } from './feed-consumer.ts';
 import { type FeedPorts, FeedWorld } from './feed-world.ts';
