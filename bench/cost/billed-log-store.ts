@@ -168,12 +168,12 @@ export class BilledLogStore implements LogStore {
     return replaced;
   }
 
-  async removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
+  async removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
     const { log, segment, entry } = place;
     const read = () =>
       entry === undefined ? this.#segmentItem(log, segment) : this.#entryItem(log, { segment, entry });
     const before = await read();
-    const removed = await this.#inner.removeForeign(place, attributes);
+    const removed = await this.#inner.removeAttributes(place, attributes);
     this.#write([changeUnits(before, await read())]);
     return removed;
   }

@@ -2,7 +2,13 @@ import type { Value } from '../codec/value.ts';
 import { LogfoldError, printable } from '../errors.ts';
 import { formatPosition, type Position } from '../ids/position.ts';
 import type { BodiesAhead } from '../log/bodies-ahead.ts';
-import { type ClientMutation, type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../log/entry.ts';
+import {
+  type ClientMutation,
+  type Entry,
+  type ReservedTypes,
+  type SnapshotStatus,
+  snapshotStatus,
+} from '../log/entry.ts';
 import { formatDate } from './format.ts';
 import { type Json, jsonFromValue, jsonFromValues } from './json-value.ts';
 
@@ -38,15 +44,6 @@ export type EntryLine = Placed &
         readonly once?: ClientMutation;
       }
   );
-
-/** `foreign`: another program wrote something in place of the root. */
-export type SnapshotStatus = 'complete' | 'pending' | 'foreign';
-
-/** Whether the snapshot of a Snapshot entry is complete. */
-function snapshotStatus(entry: Entry): SnapshotStatus {
-  if (rootOf(entry) !== undefined) return 'complete';
-  return isForeignRoot(entry) ? 'foreign' : 'pending';
-}
 
 /** Makes the line of an entry. A body that cannot be read becomes an error on the line. */
 export async function entryLine(

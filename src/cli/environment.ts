@@ -13,7 +13,7 @@ import { FEED_LOG } from '../feed/feed-log.ts';
 import { feedReducer } from '../feed/feed-reducer.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { dataPath } from '../local/engine-program.ts';
-import { type ForeignPart, foreignNotice, oncePerPart } from '../log/foreign.ts';
+import { type ForeignPart, oncePerPart, partNotice } from '../log/guard.ts';
 import type { OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { FeedWriter } from '../workers/feed/feed-writer.ts';
@@ -86,7 +86,7 @@ export async function openEnvironment(
   const blobs = new MeteredBlobStore(deployment.blobs);
   const stores = openStores({ ...deployment, blobs });
   const mapped = place.isFeed ? undefined : stores.mapped;
-  const onForeign = oncePerPart((part) => notice(foreignNotice(part)));
+  const onForeign = oncePerPart((part) => notice(partNotice(part)));
   const { requests, mapped: _, ...rest } = stores;
   const watch = foldWatchOf(process.env);
   const deps = { ...rest, reducer, watch, onForeign, now: Date.now, random: Math.random };

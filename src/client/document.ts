@@ -4,7 +4,7 @@ import { ChunkMissingError, DocumentClosedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
-import { oncePerPart } from '../log/foreign.ts';
+import { oncePerPart } from '../log/guard.ts';
 import { draftEntries, draftEntry, type NewEntry } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';

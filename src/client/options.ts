@@ -1,5 +1,5 @@
 import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts';
-import type { ForeignPart } from '../log/foreign.ts';
+import type { ForeignPart } from '../log/guard.ts';
 import { checkOnBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
 import type { ReloadLimits } from './state-folder.ts';

@@ -1,5 +1,6 @@
 import { comparePositions, type Position, START } from '../ids/position.ts';
-import { type CompletedSnapshot, type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../log/entry.ts';
+import { type CompletedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
+import { guardRoot } from '../log/guard.ts';
 import { type BadEntry, type OnBadEntry, untilBadEntry } from '../snapshot/bad-entry.ts';
 import { type LoadDeps, loadState } from '../snapshot/load.ts';
 import type { State } from '../state/state.ts';
@@ -78,7 +79,7 @@ export class Tail {
 
   /** Whether an entry asks for a snapshot that is newer than the base and not empty. */
   #asks(entry: Entry): boolean {
-    return entry.type === this.#types.snapshot && this.#isNewer(entry.position) && !isForeignRoot(entry);
+    return entry.type === this.#types.snapshot && this.#isNewer(entry.position) && guardRoot(entry) === undefined;
   }
 
   #isNewer(position: Position): boolean {

@@ -19,18 +19,18 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 export class ByteReader {
   readonly bytes: Uint8Array;
   readonly view: DataView;
-  /** Whether another program may have written the bytes, see {@link decodeForeignValue}. */
-  readonly foreign: boolean;
+  /** Whether another program may have written the bytes, see {@link decodeLenientValue}. */
+  readonly lenient: boolean;
   /** Approximate memory of all values read so far, in bytes. */
   decodedBytes = 0;
   offset: number;
 
-  constructor(bytes: Uint8Array, offset = 0, foreign = false) {
+  constructor(bytes: Uint8Array, offset = 0, lenient = false) {
     // `slice` of a Buffer is a view. Values would be Buffers and keep the whole chunk in memory.
     this.bytes = plainBytes(bytes);
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.offset = offset;
-    this.foreign = foreign;
+    this.lenient = lenient;
   }
 
   /**
@@ -77,7 +77,7 @@ export function decodeValue(bytes: Uint8Array): Value {
  * numbers.
  * @throws ChunkCorruptError if the bytes are not exactly one value
  */
-export function decodeForeignValue(bytes: Uint8Array): Value {
+export function decodeLenientValue(bytes: Uint8Array): Value {
   return decodeAll(new ByteReader(bytes, 0, true));
 }
 
@@ -159,11 +159,11 @@ function readWideInteger(reader: ByteReader, tag: number): number | bigint {
   }
 }
 
-function narrow({ foreign }: ByteReader, value: bigint): number | bigint {
+function narrow({ lenient }: ByteReader, value: bigint): number | bigint {
   const number = Number(value);
   if (Number.isSafeInteger(number)) return number;
   // 2^53 is exact as a number but not a safe integer, since 2^53 + 1 rounds to it.
-  return foreign && (value === EXACT || value === -EXACT) ? number : value;
+  return lenient && (value === EXACT || value === -EXACT) ? number : value;
 }
 
 function readText(reader: ByteReader, length: number): string {
@@ -212,8 +212,8 @@ function readKey(reader: ByteReader, depth: number): string {
   if (typeof key === 'string') return key;
   // A float that is a safe integer equals that integer, as in all values.
   const isInteger = typeof key === 'bigint' || (Number.isSafeInteger(key) && !Object.is(key, -0));
-  if (!reader.foreign || !isInteger)
-    throw corrupt(`a key of a map is not a string${reader.foreign ? ' or an integer' : ''}`);
+  if (!reader.lenient || !isInteger)
+    throw corrupt(`a key of a map is not a string${reader.lenient ? ' or an integer' : ''}`);
   return String(key);
 }
 

@@ -35,7 +35,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     completeSnapshot: (log, position, root, id) => of(log).completeSnapshot(log, position, root, id),
     replaceRoot: (log, position, from, to) => of(log).replaceRoot(log, position, from, to),
     advanceLastSnapshot: (log, position, from) => of(log).advanceLastSnapshot(log, position, from),
-    removeForeign: (place, attributes) => of(place.log).removeForeign(place, attributes),
+    removeAttributes: (place, attributes) => of(place.log).removeAttributes(place, attributes),
     setArchive: (segment, archive) => of(segment.log).setArchive(segment, archive),
     replaceArchive: (segment, archive) => of(segment.log).replaceArchive(segment, archive),
     setExpiration: (segment, to) => of(segment.log).setExpiration(segment, to),

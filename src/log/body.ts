@@ -3,7 +3,7 @@ import { bytesToHex } from '@noble/hashes/utils.js';
 // Packs only: msgpackr's decoder behaves differently with and without its native addon.
 import { Packr } from 'msgpackr/pack';
 import { parseJson } from '../codec/json.ts';
-import { decodeForeignValue } from '../codec/message-pack.ts';
+import { decodeLenientValue } from '../codec/message-pack.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, checkValue, ITEM_BYTES, type Value } from '../codec/value.ts';
 import {
   BodyUndecodableError,
@@ -169,7 +169,7 @@ function checkExternal(key: string, bytes: Uint8Array | undefined): Uint8Array {
 
 function decodeBytes(bytes: Uint8Array): Value {
   const [first] = bytes;
-  if (first === undefined || first >= 0x80 || bytes.length === 1) return decodeForeignValue(bytes);
+  if (first === undefined || first >= 0x80 || bytes.length === 1) return decodeLenientValue(bytes);
   return decodeJson(utf8.decode(bytes));
 }
 

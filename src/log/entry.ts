@@ -185,9 +185,13 @@ export function rootOf(entry: Entry): RootRef | undefined {
   return carried !== undefined && isRootForm(entry.log, carried) ? carried : undefined;
 }
 
-/** Whether another program wrote a body onto a Snapshot entry, where logfold writes its root. */
-export function isForeignRoot(entry: Entry): boolean {
-  return rootOf(entry) === undefined && (entry.external ?? entry.file ?? entry.body) !== undefined;
+/** `foreign`: another program wrote something in place of the root. */
+export type SnapshotStatus = 'complete' | 'pending' | 'foreign';
+
+/** Whether the snapshot of a Snapshot entry is complete. */
+export function snapshotStatus(entry: Entry): SnapshotStatus {
+  if (rootOf(entry) !== undefined) return 'complete';
+  return (entry.external ?? entry.file ?? entry.body) === undefined ? 'pending' : 'foreign';
 }
 
 /**

@@ -1,10 +1,11 @@
-import { RootInvalidError, SourceChangedError } from '../errors.ts';
+import { RootInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { type CompletedSnapshot, rootOf } from './entry.ts';
-import type { ForeignPart } from './foreign.ts';
-import type { Consistency, EntryReader, LogReader } from './log-store.ts';
-import { coveredEntries, hasForeignArchive, mayLackEntries, type Segment } from './segment.ts';
+import { type ForeignPart, guardArchive, readLastSnapshot } from './guard.ts';
+import type { Consistency, LogReader } from './log-store.ts';
+import { queryLastSnapshot, queryNewestSegments } from './newest.ts';
+import type { Segment } from './segment.ts';
 
 const CONSISTENT: Consistency = { consistent: true };
 
@@ -16,7 +17,7 @@ const CONSISTENT: Consistency = { consistent: true };
  * @returns undefined if there is none, so that the caller starts from the empty state at the log's
  * beginning
  * @throws RootInvalidError if Last Snapshot of an archived segment names an entry without a root
- * @throws SourceChangedError if a mapped log lacks the entry that Last Snapshot names
+ * @throws SourceChangedError if the items of an application lack the entry of Last Snapshot
  */
 export async function findSnapshot(
   store: LogReader,
@@ -29,8 +30,8 @@ export async function findSnapshot(
 /** The result of a search for a snapshot. */
 export interface SnapshotSearch {
   readonly snapshot: CompletedSnapshot | undefined;
-  /** Parts that the search passed over. */
-  readonly foreign: readonly ForeignPart[];
+  /** Parts of other programs that the search passed over. */
+  readonly passedOver: readonly ForeignPart[];
 }
 
 /**
@@ -45,7 +46,7 @@ export async function searchSnapshot(
   notAfter: Position,
   lookBack?: (segment: Segment) => Promise<CompletedSnapshot | undefined>,
 ): Promise<SnapshotSearch> {
-  const foreign: ForeignPart[] = [];
+  const passedOver: ForeignPart[] = [];
   for (let number = notAfter.segment; number >= 0; number--) {
     const segment = await store.getSegment(log, number, CONSISTENT);
     if (segment === undefined) {
@@ -54,21 +55,23 @@ export async function searchSnapshot(
       continue;
     }
     const found = await lastSnapshotUpTo(store, segment, notAfter);
-    if (hasForeignArchive(segment)) foreign.push({ kind: 'archive', log, segment: number });
+    const archive = guardArchive(segment);
+    if (archive !== undefined) passedOver.push(archive);
+    // Entries of old segments expire with their snapshots. All older snapshots are then gone too.
     if (found === 'gone') break;
     if (found !== 'foreign') {
       const isAfter = number === notAfter.segment && segment.lastSnapshot !== undefined;
       const snapshot = found ?? (isAfter ? await lookBack?.(segment) : undefined);
-      if (snapshot !== undefined) return { snapshot, foreign };
+      if (snapshot !== undefined) return { snapshot, passedOver };
       continue;
     }
-    foreign.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot?.position.entry });
+    passedOver.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot?.position.entry });
     const position = { segment: number, entry: 0 };
     const first = await store.getEntry(log, position, CONSISTENT);
     const root = first && rootOf(first);
-    if (root !== undefined) return { snapshot: { position, root }, foreign };
+    if (root !== undefined) return { snapshot: { position, root }, passedOver };
   }
-  return { snapshot: undefined, foreign };
+  return { snapshot: undefined, passedOver };
 }
 
 /** The number of the log's newest segment, plus one. */
@@ -81,20 +84,28 @@ async function lastSnapshotUpTo(
   store: LogReader,
   segment: Segment,
   notAfter: Position,
-): Promise<CompletedSnapshot | 'foreign' | 'gone' | undefined> {
-  const { log, lastSnapshot, foreign } = segment;
-  if (foreign?.L !== undefined) return 'foreign';
-  if (lastSnapshot === undefined) return undefined;
-  const { position } = lastSnapshot;
-  if (comparePositions(position, notAfter) > 0) return undefined;
-  const entry = await store.getEntry(log, position, CONSISTENT);
-  const root = entry && rootOf(entry);
-  if (root !== undefined) return { position, root };
-  // Entries of old segments expire with their snapshots. All older snapshots are then gone too.
-  if (entry === undefined && !(await isBeyond(store, segment))) return 'gone';
+): ReturnType<typeof readLastSnapshot> {
+  const { lastSnapshot } = segment;
+  if (lastSnapshot !== undefined && comparePositions(lastSnapshot.position, notAfter) > 0) return undefined;
+  const found = await readLastSnapshot(store, segment);
   // The archive proves that logfold wrote Last Snapshot.
-  if (segment.archive !== undefined) throw lastWithoutRoot(segment);
-  return 'foreign';
+  if (found === 'foreign' && lastSnapshot !== undefined && segment.archive !== undefined)
+    throw lastWithoutRoot(segment);
+  return found;
+}
+
+/**
+ * The newest complete snapshot of a log; undefined if there is none, or if it is not newer than
+ * `than`.
+ * @throws LogNotFoundError if the log has no segment
+ */
+export async function newestSnapshot(store: LogReader, log: LogId, than?: Position): Promise<Position | undefined> {
+  const segments = await queryNewestSegments(store, log, { consistent: true });
+  const newest = await queryLastSnapshot(store, log, segments);
+  const isNewer = (position: Position) => than === undefined || comparePositions(position, than) > 0;
+  if (newest === undefined || !isNewer(newest)) return undefined;
+  const position = (await findSnapshot(store, log, { ...newest, entry: Number.MAX_SAFE_INTEGER }))?.position;
+  return position !== undefined && isNewer(position) ? position : undefined;
 }
 
 /**
@@ -111,52 +122,4 @@ export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment
         ? "The entry is gone. Restore it from a backup of the table, then run 'logfold sweep --rebuild --log LOG'"
         : 'Another program changed the entry. Delete it from the table, so that readers take it from its archive',
   });
-}
-
-/**
- * The Last Snapshot of a segment, if another program wrote it: it is not an entry number, the entry
- * that it names carries no root of logfold, or it is beyond the segment's last entry. Undefined
- * if there is none, and if the entry is missing, which tells nothing: it may have left the table.
- * Takes one request if Last Snapshot is a number, and another one if its entry is missing.
- * @throws SourceChangedError if a mapped log lacks the entry that Last Snapshot names
- */
-export async function foreignPointer(
-  store: Pick<EntryReader, 'getEntry' | 'newestEntry'>,
-  segment: Segment,
-): Promise<ForeignPart | undefined> {
-  const { log, lastSnapshot: last, foreign } = segment;
-  const part = { kind: 'pointer', log, segment: segment.segment } as const;
-  if (foreign?.L !== undefined) return part;
-  // An archive of logfold proves that logfold wrote Last Snapshot.
-  if (last === undefined || segment.archive !== undefined) return undefined;
-  const entry = await store.getEntry(log, last.position, CONSISTENT);
-  const isForeign = entry === undefined ? await isBeyond(store, segment) : rootOf(entry) === undefined;
-  return isForeign ? { ...part, entry: last.position.entry } : undefined;
-}
-
-/**
- * Whether Last Snapshot names a number that no entry of the segment has had. Its entry is missing.
- * @throws SourceChangedError if the log is mapped and none of its items may have left the table:
- * only logfold writes its Last Snapshot, so the log had the entry
- */
-async function isBeyond(store: Pick<EntryReader, 'newestEntry'>, segment: Segment): Promise<boolean> {
-  const { log, segment: number } = segment;
-  if (mayLackEntries(segment) || segment.archive !== undefined) return false;
-  if (segment.schedule !== undefined) throw lostItem(segment);
-  const newest = await store.newestEntry(log, number, CONSISTENT);
-  return newest === undefined || newest.position.entry + 1 < coveredEntries(segment);
-}
-
-/** The error if a mapped log lacks the entry of its Last Snapshot, which exists with an item. */
-export function lostItem({ log, segment, lastSnapshot }: Segment): SourceChangedError {
-  return new SourceChangedError(
-    'the item before Last Snapshot is missing: the application deleted items that were folded, or began the log again',
-    {
-      log,
-      segment,
-      entry: lastSnapshot?.position.entry,
-      advice:
-        "Restore the items. If the application began the log again, give it another id, or run 'logfold sweep --rebuild --log LOG' after it has become longer than before",
-    },
-  );
 }

@@ -231,7 +231,7 @@ export interface AheadAppender {
 }
 
 /** Publishes the roots of snapshots. */
-export interface SnapshotPublisher extends ForeignRemover {
+export interface SnapshotPublisher extends AttributeRemover {
   /**
    * Writes a root onto a Snapshot entry that has no body.
    * @param id that of the entry, if it has one: another entry at its position gets no root
@@ -266,16 +266,16 @@ export interface SnapshotPublisher extends ForeignRemover {
 export type ItemPlace = SegmentPlace & { readonly entry?: number | undefined };
 
 /** Removes what another program wrote, if a person asks for it. */
-export interface ForeignRemover {
+export interface AttributeRemover {
   /**
    * Removes attributes of a segment or an entry if each of them is exactly as given.
    * @returns whether they were removed; if not, nothing was changed
    */
-  removeForeign(place: ItemPlace, attributes: Item): Promise<boolean>;
+  removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean>;
 }
 
 /** Archives, expires and restores closed segments. */
-export interface SegmentLifecycle extends ForeignRemover {
+export interface SegmentLifecycle extends AttributeRemover {
   /**
    * Names the archive of a segment, if the segment has none, its Last Snapshot is as in `segment`,
    * and the entry of Last Snapshot still carries `root`. From then on Last Snapshot and that root

@@ -4,6 +4,7 @@ import { type Position, START } from '../ids/position.ts';
 import { checkRoom } from './append.ts';
 import { type ClientContext, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
+import { shownParts } from './guard.ts';
 import type { Consistency } from './log-store.ts';
 import { creationTime, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewest } from './newest.ts';
@@ -86,8 +87,8 @@ export function nextSegment(
 async function findCovered(context: ClientContext, log: LogId, consistency: Consistency): Promise<Newest> {
   const newest = await queryNewest(context, log, consistency);
   const [segment] = newest.segments;
-  // No snapshot can be completed in a segment with a foreign archive or a foreign Last Snapshot.
-  if (segment?.lastSnapshot !== undefined || segment?.foreign !== undefined) return newest;
+  // No snapshot can be completed in a segment onto which another program wrote.
+  if (segment?.lastSnapshot !== undefined || (segment !== undefined && shownParts(segment).length > 0)) return newest;
   if (!consistency.consistent) return findCovered(context, log, { consistent: true });
   throw new SegmentWithoutSnapshotError('the newest segment has no complete snapshot yet', {
     log,

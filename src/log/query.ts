@@ -4,8 +4,8 @@ import { checkPosition, type Position, START } from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
 import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from './entry.ts';
 import { positionOfNumber } from './entry-number.ts';
-import { type ForeignPart, foreignOf } from './foreign.ts';
-import { foreignPointer, lastWithoutRoot, searchSnapshot } from './last-snapshot.ts';
+import { type ForeignPart, guardPointer, shownParts } from './guard.ts';
+import { lastWithoutRoot, searchSnapshot } from './last-snapshot.ts';
 import type { LogReader } from './log-store.ts';
 import { queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
 import { type EntrySource, type OpenRange, readUpTo } from './read-entries.ts';
@@ -126,7 +126,7 @@ export interface LogTail {
   readonly start: Position;
   readonly pages: AsyncIterable<Entry[]>;
   /** Parts that another program wrote, and what the search passed over. */
-  readonly foreign: readonly ForeignPart[];
+  readonly passedOver: readonly ForeignPart[];
 }
 
 /**
@@ -147,8 +147,8 @@ export async function readTail(
   const { segments, snapshot: position } = await tailStart(source.store, log);
   const newestSegment = segments[0].segment;
   const from = (start: Position) => readUpTo(reads, log, { to: 'end', ...range, from: start, newestSegment });
-  let foreign = segments.flatMap(foreignOf);
-  if (position !== undefined && !foreign.some(({ kind }) => kind === 'pointer')) {
+  const passedOver = segments.flatMap(shownParts);
+  if (position !== undefined && !passedOver.some(({ kind }) => kind === 'pointer')) {
     const pages = from(position);
     let gap: EntryGapError | undefined;
     const first = await pages.next().catch((error: unknown): undefined => {
@@ -160,19 +160,17 @@ export async function readTail(
     const root = (entry && rootOf(entry)) ?? (await rootAt(source.store, log, position));
     if (root !== undefined && gap !== undefined) throw gap;
     if (root !== undefined) {
-      return { snapshot: { position, root }, start: position, pages: withFirst(first, pages), foreign };
+      return { snapshot: { position, root }, start: position, pages: withFirst(first, pages), passedOver };
     }
     const segment = segments.find(({ segment: number }) => number === position.segment);
-    if (segment !== undefined && (await foreignPointer(source.store, segment)) === undefined)
+    if (segment !== undefined && (await guardPointer(source.store, segment)) === undefined)
       throw lastWithoutRoot(segment);
-  } else if (foreign.length === 0) {
-    return { snapshot: undefined, start: START, pages: from(START), foreign };
+  } else if (passedOver.length === 0) {
+    return { snapshot: undefined, start: START, pages: from(START), passedOver };
   }
   const search = await searchSnapshot(source.store, log, { segment: newestSegment, entry: Number.MAX_SAFE_INTEGER });
-  foreign = [...search.foreign];
-  const { snapshot } = search;
-  const start = snapshot?.position ?? START;
-  return { snapshot, start, pages: from(start), foreign };
+  const start = search.snapshot?.position ?? START;
+  return { ...search, start, pages: from(start) };
 }
 
 async function* withFirst(
@@ -220,8 +218,8 @@ async function requireSnapshot(store: LogReader, log: LogId, segments: NewestSeg
   const fresh = await queryNewestSegments(store, log, { consistent: true });
   const completed = await queryLastSnapshot(store, log, fresh);
   const isWhole = fresh[0].segment === START.segment || fresh[0].schedule !== undefined;
-  const isForeign = fresh.some(({ foreign }) => foreign !== undefined);
-  if (completed !== undefined || isWhole || isForeign) return { segments: fresh, snapshot: completed };
+  const isPassedOver = fresh.some((segment) => shownParts(segment).length > 0);
+  if (completed !== undefined || isWhole || isPassedOver) return { segments: fresh, snapshot: completed };
   throw new SegmentWithoutSnapshotError('neither of the two newest segments has a complete snapshot', {
     log,
     segment: fresh[0].segment,

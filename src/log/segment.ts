@@ -74,11 +74,6 @@ export function hasArchive({ archive, foreign }: Pick<Segment, 'archive' | 'fore
   return archive !== undefined || foreign?.A !== undefined;
 }
 
-/** Whether another program archived the segment, so that its entries may be somewhere else. */
-export function hasForeignArchive({ foreign }: Pick<Segment, 'foreign'>): boolean {
-  return foreign?.A !== undefined;
-}
-
 /** Whether both are the same archive. */
 export function sameArchive(a: ArchiveRef, b: ArchiveRef): boolean {
   return a.key === b.key && equalBytes(a.hash, b.hash);

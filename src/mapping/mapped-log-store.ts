@@ -10,9 +10,9 @@ import { MAX_NUMBER, type Position } from '../ids/position.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import { carriedRef, type Entry, type EntryHead, type RootRef } from '../log/entry.ts';
+import { lostItem } from '../log/guard.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { checkBatchItems } from '../log/item-size.ts';
-import { lostItem } from '../log/last-snapshot.ts';
 import type {
   Consistency,
   ExpiringSegment,
@@ -253,8 +253,8 @@ export class MappedLogStore implements LogStore, Scheduler {
     return this.#books.advanceLastSnapshot(log, to, from);
   }
 
-  removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
-    return this.#books.removeForeign(place, attributes);
+  removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
+    return this.#books.removeAttributes(place, attributes);
   }
 
   setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {

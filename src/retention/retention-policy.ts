@@ -1,6 +1,7 @@
 import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
+import { shownParts } from '../log/guard.ts';
 import { coveredEntries, lastSnapshotOf, type Segment } from '../log/segment.ts';
 
 /** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
@@ -161,7 +162,7 @@ function hasItemsAfter({ schedule }: Segment, after: readonly Segment[]): boolea
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {
   const { archive, expiry } = segment;
   // Another program may have moved the entries.
-  if (segment.foreign !== undefined) return undefined;
+  if (shownParts(segment).length > 0) return undefined;
   // If entries may be missing, no archive can hold all of them.
   if (policy.archive && archive === undefined) return expiry === undefined ? 'archive' : undefined;
   if (policy.expire === 'never' || expiry?.state === 'expired') return undefined;

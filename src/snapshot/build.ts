@@ -3,10 +3,11 @@ import { EntryGapError, EntryNotFoundError, HistoryGoneError } from '../errors.t
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
+import { guardArchive } from '../log/guard.ts';
 import { type SnapshotSearch, searchSnapshot } from '../log/last-snapshot.ts';
 import { ownFingerprint } from '../log/meaning.ts';
 import { readEntries } from '../log/read-entries.ts';
-import { hasForeignArchive, mayLackEntries } from '../log/segment.ts';
+import { mayLackEntries } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
@@ -22,7 +23,7 @@ import {
   requireLastItem,
 } from './last-item.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
-import type { Root } from './root.ts';
+import { otherReducer, type Root } from './root.ts';
 import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
 
 export const BATCH_BYTES = 40_000_000;
@@ -147,7 +148,7 @@ async function requireHistory(
   const segment = await store.getSegment(log, number, { consistent: true });
   if (segment === undefined || !mayLackEntries(segment)) return;
   const why = unusable ?? 'no nearer snapshot can be used';
-  if (hasForeignArchive(segment)) {
+  if (guardArchive(segment) !== undefined) {
     throw new HistoryGoneError(`${why}, and only another program's archive has all entries of segment ${number}`, {
       log,
       segment: number,
@@ -306,12 +307,6 @@ async function findBase(
 /** Searches the newest snapshot strictly before a position. */
 export function searchBase({ store }: Pick<BuildDeps, 'store'>, log: LogId, at: Position): Promise<SnapshotSearch> {
   return searchSnapshot(store, log, before(at));
-}
-
-/** Why a reducer cannot continue from a snapshot; undefined if it can. */
-export function otherReducer(root: Root, reducer: Reducer): string | undefined {
-  if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;
-  return `the snapshot was made by reducer ${root.reducer.name} ${root.reducer.version}, and this is ${reducer.name} ${reducer.version}`;
 }
 
 async function findEntry(

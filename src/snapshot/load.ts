@@ -1,7 +1,7 @@
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from '../log/entry.ts';
-import type { ForeignPart } from '../log/foreign.ts';
+import type { ForeignPart } from '../log/guard.ts';
 import { searchSnapshot } from '../log/last-snapshot.ts';
 import { readTail } from '../log/query.ts';
 import { type OpenRange, readEntries, readUpTo } from '../log/read-entries.ts';
@@ -10,12 +10,12 @@ import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { type BadEntry, checkOnBadEntry, type OnBadEntry, untilBadEntry } from './bad-entry.ts';
-import { otherReducer } from './build.ts';
+
 import { foldEntries } from './fold.ts';
 import { requireLastItem } from './last-item.ts';
 import { LookBack } from './look-back.ts';
 import { isDamage } from './progress.ts';
-import type { Root } from './root.ts';
+import { otherReducer, type Root } from './root.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
 
 export interface LoadDeps extends SnapshotStores {
@@ -155,16 +155,16 @@ async function beginningBefore(
 ): Promise<Beginning> {
   const back = new LookBack(deps, log, at);
   const lookBack = which === 'last' ? undefined : (segment: Segment) => back.search(segment);
-  const { snapshot: base, foreign } = await searchSnapshot(deps.store, log, at, lookBack);
-  for (const part of foreign) deps.onForeign?.(part);
+  const { snapshot: base, passedOver } = await searchSnapshot(deps.store, log, at, lookBack);
+  for (const part of passedOver) deps.onForeign?.(part);
   const from = base?.position ?? START;
   const root = back.root ?? (base && (await loadRoot(deps, { log, position: base.position }, base.root)));
   return { base, root, from, pages: back.pages(from), isKept: back.root === undefined };
 }
 
 async function newestBeginning(deps: LoadDeps, log: LogId): Promise<Beginning> {
-  const { snapshot: base, start: from, pages, foreign } = await readTail(deps, log);
-  for (const part of foreign) deps.onForeign?.(part);
+  const { snapshot: base, start: from, pages, passedOver } = await readTail(deps, log);
+  for (const part of passedOver) deps.onForeign?.(part);
   const root = base && (await loadRoot(deps, { log, position: base.position }, base.root));
   return { base, root, from, pages, isKept: true };
 }

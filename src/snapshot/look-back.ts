@@ -7,9 +7,9 @@ import { itemBytes } from '../log/item-size.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { isFrozen, type Segment } from '../log/segment.ts';
 import type { Reducer } from '../state/reducer.ts';
-import { otherReducer } from './build.ts';
+
 import { DroppedSnapshots } from './dropped-snapshots.ts';
-import type { Root } from './root.ts';
+import { otherReducer, type Root } from './root.ts';
 import { loadRoot, type SnapshotStores } from './snapshots.ts';
 
 /** Entries of the first range. Each further range has twice as many. */

@@ -223,3 +223,9 @@ function asObject(value: Value | undefined): ValueObject {
 function invalid(reason: string): RootInvalidError {
   return new RootInvalidError(`the root cannot be read: ${reason}`, { advice: REBUILD_ADVICE });
 }
+
+/** Why a reducer cannot continue from a snapshot; undefined if it can. */
+export function otherReducer(root: Root, reducer: ReducerId): string | undefined {
+  if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;
+  return `the snapshot was made by reducer ${root.reducer.name} ${root.reducer.version}, and this is ${reducer.name} ${reducer.version}`;
+}

@@ -443,15 +443,15 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const archived = await segmentNow(log);
     const { A, H } = encodeSegment(archived);
     if (A === undefined || H === undefined) throw new Error('the segment has no archive');
-    expect(await store.removeForeign(place, { A: { S: 'other' }, H })).toBe(false);
-    expect(await store.removeForeign({ ...place, segment: 9 }, { A, H })).toBe(false);
+    expect(await store.removeAttributes(place, { A: { S: 'other' }, H })).toBe(false);
+    expect(await store.removeAttributes({ ...place, segment: 9 }, { A, H })).toBe(false);
     expect(await segmentNow(log)).toEqual(archived);
-    expect(await store.removeForeign(place, { A, H })).toBe(true);
+    expect(await store.removeAttributes(place, { A, H })).toBe(true);
     expect((await segmentNow(log)).archive).toBeUndefined();
 
     await store.completeSnapshot(log, FIRST, ROOT);
-    expect(await store.removeForeign({ ...place, entry: 0 }, { E: { S: 'other' } })).toBe(false);
-    expect(await store.removeForeign({ ...place, entry: 0 }, { E: { S: ROOT.key } })).toBe(true);
+    expect(await store.removeAttributes({ ...place, entry: 0 }, { E: { S: 'other' } })).toBe(false);
+    expect(await store.removeAttributes({ ...place, entry: 0 }, { E: { S: ROOT.key } })).toBe(true);
     expect((await entryNow(log, FIRST))?.external).toBeUndefined();
   });
 

@@ -27,8 +27,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/snapshot/build-snapshot.ts',
-        from: '  const ref = await saveRoot(deps.blobs, place, encoded);\n',
-        to: '  await deps.tables.advanceLastSnapshot(log, { position }, segment?.lastSnapshot);\n  const ref = await saveRoot(deps.blobs, place, encoded);\n',
+        from: '  const ref = await saveRoot(blobs, place, encoded);\n',
+        to: '  await deps.tables.advanceLastSnapshot(log, { position }, segment?.lastSnapshot);\n  const ref = await saveRoot(blobs, place, encoded);\n',
       },
     ],
   },
@@ -63,7 +63,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a new reducer version continues from snapshots of the old version',
     edits: [
       {
-        file: 'snapshot/build.ts',
+        file: 'snapshot/root.ts',
         from: '  if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;\n',
         to: '  if (root.reducer.name === reducer.name) return undefined;\n',
       },
@@ -74,7 +74,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an unreachable store stops the log, as an error in the log does',
     edits: [
       {
-        file: 'workers/snapshot/stop-guard.ts',
+        file: 'snapshot/stop.ts',
         from: '    if (!(error instanceof LogfoldError && error.stopsLog)) throw error;\n',
         to: '    if (!(error instanceof LogfoldError)) error = new LogfoldError(String(error));\n    if (!(error instanceof LogfoldError)) throw error;\n',
       },
@@ -382,7 +382,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/snapshot/build-snapshot.ts',
-        from: '  if (isForeign && !replaceForeign) return passedOver(position, foreignRoot(place));\n',
+        from: '  if (body !== undefined && !replaceForeign) return passOver({ position }, body);\n',
         to: '',
       },
     ],
@@ -406,7 +406,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/retention/expire-segment.ts',
-        from: '  if (foreign !== undefined) return notRetained(foreign);\n',
+        from: '  if (part !== undefined) return passOver({ segment: number }, part);\n',
         to: '',
       },
     ],
@@ -517,7 +517,7 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'log/body.ts',
-        from: '=== 1) return decodeForeignValue(bytes);\n',
+        from: '=== 1) return decodeLenientValue(bytes);\n',
         to: '=== 1) return new Unpackr({ useRecords: false }).unpack(bytes);\n',
       },
     ],

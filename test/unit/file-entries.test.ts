@@ -3,7 +3,7 @@ import { NodeFoldWatch } from '../../src/adapters/platform/fold-watch.ts';
 import type { ByteSource } from '../../src/codec/bytes.ts';
 import { ItemInvalidError, StoreUnavailableError, TooLargeError, UsageError } from '../../src/errors.ts';
 import type { NewEntry } from '../../src/log/client.ts';
-import { type Entry, isForeignRoot, RESERVED_TYPES } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES, snapshotStatus } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
 import { type FoldOptions, foldEntries, saveWhenOver } from '../../src/snapshot/fold.ts';
 import { Draft } from '../../src/state/draft.ts';
@@ -65,7 +65,7 @@ describe('an entry with a file', () => {
   });
 
   test('a Snapshot entry with one belongs to another program', () => {
-    expect(isForeignRoot(entryAt(LOG, { segment: 2, entry: 7 }, { type: 'Snapshot', file }))).toBe(true);
+    expect(snapshotStatus(entryAt(LOG, { segment: 2, entry: 7 }, { type: 'Snapshot', file }))).toBe('foreign');
   });
 
   test('a client appends it for one request more than an entry without a file', async () => {

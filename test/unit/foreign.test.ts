@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import { describeForeign, type ForeignPart } from '../../src/log/foreign.ts';
+import { describePart, type ForeignPart } from '../../src/log/guard.ts';
 import { encodeSegment } from '../../src/log/item-codec.ts';
 import { queryNewestSegments } from '../../src/log/newest.ts';
 import { query } from '../../src/log/query.ts';
@@ -83,7 +83,7 @@ describe.each(ARCHIVES)('a segment with a foreign archive, %s', (_, attributes) 
     const position = await sheet.snapshot();
     expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
     expect((await loaded()).rows).toEqual([['a', 'b', 'c']]);
-    expect(foreign.map(describeForeign)).toEqual(["another program wrote the archive name 'A' of segment 0"]);
+    expect(foreign.map(describePart)).toEqual(["another program wrote the archive name 'A' of segment 0"]);
     expect((await sweepNow()).result).toMatchObject({ failed: 0, foreign: 1 });
     expect(await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' })).toMatchObject({
       outcome: 'collected',
@@ -178,7 +178,7 @@ describe.each(POINTERS)('a segment with a foreign Last Snapshot, %s', (_, attrib
     expect(await loaded()).toMatchObject({ rows: [['a', 'b', 'c']], base: { segment: 1, entry: 0 } });
     const found = await query(sheet.deps, sheet.log, { from: 'snapshot' });
     expect(found.start).toEqual({ segment: 1, entry: 0 });
-    expect(new Set(foreign.map(describeForeign))).toEqual(
+    expect(new Set(foreign.map(describePart))).toEqual(
       new Set(["another program wrote the Last Snapshot 'L' of segment 1"]),
     );
     expect(await itemOf(1)).toEqual(before);

@@ -6,7 +6,7 @@ import { decodeSegmentId, encodeSegmentId, parseLogId } from '../../src/ids/log-
 import type { Item, StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
 import { decodeEntryBody } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { isForeignRoot, rootOf } from '../../src/log/entry.ts';
+import { rootOf, snapshotStatus } from '../../src/log/entry.ts';
 import {
   decodeEntry,
   decodeEntryHead,
@@ -235,14 +235,14 @@ describe('entry items', () => {
   ])('a Snapshot entry with %s carries a foreign root', (_what, carried) => {
     const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1, ...carried };
     expect(rootOf(snapshot)).toBeUndefined();
-    expect(isForeignRoot(snapshot)).toBe(true);
+    expect(snapshotStatus(snapshot)).toBe('foreign');
   });
 
   test('a pending Snapshot entry, and a root of any version, are not foreign', () => {
     const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1 };
-    expect(isForeignRoot(snapshot)).toBe(false);
+    expect(snapshotStatus(snapshot)).not.toBe('foreign');
     const bytes = Uint8Array.of(0x4c, 0x47, 0x46, 9);
-    expect(isForeignRoot({ ...snapshot, body: { format: 'bytes', bytes } })).toBe(false);
+    expect(snapshotStatus({ ...snapshot, body: { format: 'bytes', bytes } })).not.toBe('foreign');
   });
 
   test.each<[string, StoredAttribute, unknown]>([

@@ -249,8 +249,8 @@ export class DynamoDbLogStore implements LogStore {
     throw new SegmentNotFoundError('the segment does not exist', { log, segment });
   }
 
-  removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
-    return this.#life.removeForeign(place, attributes);
+  removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
+    return this.#life.removeAttributes(place, attributes);
   }
 
   setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {

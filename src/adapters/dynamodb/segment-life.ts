@@ -40,8 +40,8 @@ export class DynamoDbSegmentLife {
     this.#segmentTable = segmentTable;
   }
 
-  /** Like {@link LogStore.removeForeign}. */
-  removeForeign({ log, segment, entry }: ItemPlace, attributes: Item): Promise<boolean> {
+  /** Like {@link LogStore.removeAttributes}. */
+  removeAttributes({ log, segment, entry }: ItemPlace, attributes: Item): Promise<boolean> {
     const names = Object.keys(attributes);
     const same = sameAttributes(attributes, names);
     return this.#requests.update({

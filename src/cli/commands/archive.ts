@@ -1,7 +1,7 @@
 import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { toHex } from '../../codec/bytes.ts';
+import type { PassedOver } from '../../log/guard.ts';
 import { archiveSegment, planArchive } from '../../workers/retention/archive-segment.ts';
-import type { NotRetained } from '../../workers/retention/segment-state.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { countEntries, formatBytes } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
@@ -67,7 +67,7 @@ function hexHash(written: object | undefined): { readonly hash?: string } {
 }
 
 /** @param written undefined if the segment has an archive already */
-function describe(segment: number, written: WrittenArchive | NotRetained | undefined, done: string): string {
+function describe(segment: number, written: WrittenArchive | PassedOver<unknown> | undefined, done: string): string {
   if (written === undefined) return `segment ${segment} already has an archive`;
   if ('reason' in written) return `segment ${segment} was not archived: ${written.reason}`;
   const { entries, bytes, stored } = written;

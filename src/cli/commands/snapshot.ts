@@ -1,9 +1,9 @@
 import { ObjectInvalidError, printable, SegmentWithoutSnapshotError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
+import { newestSnapshot } from '../../log/last-snapshot.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
 import { type FlushResult, flushSnapshot } from '../../workers/snapshot/flush-snapshot.ts';
-import { newestSnapshot } from '../../workers/snapshot/snapshot-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 import { requireOwnSchema } from '../mapping.ts';

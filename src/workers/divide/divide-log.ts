@@ -13,12 +13,11 @@ import { endAfter, queryNewestSegments } from '../../log/newest.ts';
 import type { Scheduler } from '../../log/schedule.ts';
 import { coveredEntries, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
-import { hasStop, writeStop } from '../../snapshot/stop.ts';
+import { hasStop, type Stopped, writeStop } from '../../snapshot/stop.ts';
 import { foldsItems } from '../../state/items/reducer.ts';
 import type { Reducer } from '../../state/reducer.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
-import type { Stopped } from '../snapshot/stop-guard.ts';
 
 /**
  * Tries to write while an application appends. They do not wait, because an application that never

@@ -144,7 +144,7 @@ async function collect(
     roots,
     dropped,
     externals,
-    foreign: named,
+    others: named,
   } = await findKeptRoots(deps, {
     log,
     segments,

@@ -2,8 +2,9 @@ import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { type RootRef, rootOf } from '../../log/entry.ts';
+import { guardPointer } from '../../log/guard.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
-import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
+import { lastWithoutRoot } from '../../log/last-snapshot.ts';
 import { requireDense, requireKnown } from '../../log/newest.ts';
 import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import { keepsSnapshot, type RetentionPolicy } from '../../retention/retention-policy.ts';
@@ -30,7 +31,7 @@ export interface KeptRoots {
   /** External bodies that entries in the table name. */
   readonly externals: ReadonlySet<string>;
   /** Texts of attributes that another program wrote. An object with such a key is kept. */
-  readonly foreign: ReadonlySet<string>;
+  readonly others: ReadonlySet<string>;
 }
 
 export interface KeptRootsDeps extends Pick<SnapshotStores, 'store' | 'blobs'> {
@@ -77,7 +78,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
   const { log, segments, now, graceMs } = question;
   const roots: KeptRoot[] = [];
   const externals = new Set<string>();
-  const foreign = new Set<string>();
+  const others = new Set<string>();
   const dropped = new Map<string, number>();
   await requireAllSegments(deps, log, segments);
   const drop = (name: string, known: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
@@ -91,12 +92,12 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     // If a segment was archived long ago, all its snapshots except the last were dropped long ago.
     const all = archive === undefined || (await isRecent(deps, archive.key, now - 2 * graceMs));
     const { A } = segment.foreign ?? {};
-    if (A !== undefined && 'S' in A) foreign.add(A.S);
-    const texts = { externals, foreign };
+    if (A !== undefined && 'S' in A) others.add(A.S);
+    const texts = { externals, others };
     const found = await Array.fromAsync(all ? snapshotsOf(deps, segment, texts) : lastSnapshotOf(deps, segment));
     const isOwn = found.some(({ position }) => position.entry === lastSnapshot?.position.entry);
-    const mayBeForeign = lastSnapshot !== undefined && !isOwn && !mayLackEntries(segment);
-    if (mayBeForeign && (await foreignPointer(deps.store, segment)) === undefined) throw lastWithoutRoot(segment);
+    const isOther = lastSnapshot !== undefined && !isOwn && !mayLackEntries(segment);
+    if (isOther && (await guardPointer(deps.store, segment)) === undefined) throw lastWithoutRoot(segment);
     const kept = isOwn || mayLackEntries(segment) ? segment : { ...segment, lastSnapshot: undefined };
     for (const root of found) {
       if ('key' in root.ref) named.add(root.ref.key);
@@ -115,7 +116,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const since = question.dropped.get(key) ?? question.dropped.get(droppedName(position));
     drop(key, since, { position, ref: { key } });
   }
-  return { roots, dropped, externals, foreign };
+  return { roots, dropped, externals, others };
 }
 
 /**
@@ -152,12 +153,12 @@ export function keepsRoot(
 
 /**
  * All complete snapshots of a segment, in the table or its archive. Adds the bodies of other
- * entries to `externals`, and what another program wrote onto Snapshot entries to `foreign`.
+ * entries to `externals`, and what another program wrote onto Snapshot entries to `others`.
  */
 async function* snapshotsOf(
   deps: KeptRootsDeps,
   { log, segment }: Segment,
-  { externals, foreign }: { readonly externals: Set<string>; readonly foreign: Set<string> },
+  { externals, others }: { readonly externals: Set<string>; readonly others: Set<string> },
 ): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
   const range = { segment, from: 0, to: MAX_NUMBER + 1 };
   for await (const page of deps.store.items(log, range, { consistent: true })) {
@@ -169,7 +170,7 @@ async function* snapshotsOf(
       const entry = decodeEntry(item);
       const ref = rootOf(entry);
       if (ref !== undefined) yield { position: entry.position, ref };
-      else for (const key of [entry.external, entry.file]) if (key !== undefined) foreign.add(key);
+      else for (const key of [entry.external, entry.file]) if (key !== undefined) others.add(key);
     }
   }
 }

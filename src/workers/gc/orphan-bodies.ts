@@ -1,7 +1,8 @@
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
+import { guardArchive } from '../../log/guard.ts';
 import type { LogReader } from '../../log/log-store.ts';
-import { hasForeignArchive, mayLackEntries, type Segment } from '../../log/segment.ts';
+import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import type { BlobInfo } from '../../store/blob-store.ts';
 import type { Reaper } from './reaper.ts';
 
@@ -30,7 +31,7 @@ export function keptBodies({ segments, externals, seen, reaper }: KnownBodies): 
   // If entries expired without an archive, their bodies have lost their names.
   const forgets = segments.some(mayLackEntries);
   // The entries in an archive of another program may name any body.
-  const keepsAll = segments.some(hasForeignArchive);
+  const keepsAll = segments.some((segment) => guardArchive(segment) !== undefined);
   return (body) => {
     if (keepsAll) return true;
     const isNew = forgets || body.modified >= seen || reaper.wasCondemned(body);

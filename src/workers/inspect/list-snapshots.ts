@@ -2,7 +2,7 @@ import { LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { isForeignRoot, type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
+import { type ReservedTypes, type RootRef, rootOf, type SnapshotStatus, snapshotStatus } from '../../log/entry.ts';
 import { decodeEntry, decodeEntryHead } from '../../log/item-codec.ts';
 import { queryLast, queryNewestSegments } from '../../log/newest.ts';
 import { bufferedEdits } from '../../snapshot/flush-due.ts';
@@ -20,10 +20,10 @@ export interface ListedSnapshot {
   /** Epoch seconds; null if the entry cannot be read. */
   readonly created: number | null;
   /**
-   * `dropped`: garbage collection removes its chunks. `foreign`: another program wrote something in
-   * place of the root. `damaged`: the entry or the root cannot be read.
+   * `dropped`: garbage collection removes its chunks. `damaged`: the entry or the root cannot be
+   * read.
    */
-  readonly status: 'complete' | 'pending' | 'dropped' | 'foreign' | 'damaged';
+  readonly status: SnapshotStatus | 'dropped' | 'damaged';
   /** The root's content; null unless the snapshot is complete. */
   readonly root: ListedRoot | null;
   /** The reason if it is damaged. */
@@ -87,7 +87,7 @@ async function listSnapshot(
     const entry = decodeEntry(item);
     const { created } = entry;
     const ref = rootOf(entry);
-    if (ref === undefined) return { ...listed, created, status: isForeignRoot(entry) ? 'foreign' : 'pending' };
+    if (ref === undefined) return { ...listed, created, status: snapshotStatus(entry) };
     if (!isKept(position.entry)) return { ...listed, created, status: 'dropped' };
     const found = await readRoot(deps, { log, position }, ref);
     return { ...listed, created, ...found };

@@ -2,11 +2,9 @@ import { openArchive } from '../../archive/reader.ts';
 import { type ItemInvalidError, LogfoldError } from '../../errors.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import type { StoredItem } from '../../log/attribute.ts';
-import { isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
-import type { ForeignCounts } from '../../log/foreign.ts';
+import { type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type ForeignPart, guardPointer, guardRoot, type PartCounts } from '../../log/guard.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
-import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { SegmentReader, TableReader } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -46,7 +44,7 @@ export interface LogStatus {
   readonly bufferedEdits: number | null;
   readonly stopped: Stop | null;
   /** Parts that another program wrote. Roots count only after the newest complete snapshot. */
-  readonly foreign: ForeignCounts;
+  readonly foreign: PartCounts;
 }
 
 /** The status of one segment of a log. */
@@ -74,7 +72,7 @@ export interface SegmentStatus {
 export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<SegmentStatus[]> {
   const segments = await querySegments(deps.tables, log, { consistent: false });
   const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
-  const pointers = await Promise.all(segments.map((segment) => hasForeignPointer(deps, segment)));
+  const pointers = await Promise.all(segments.map((segment) => finds(() => guardPointer(deps.tables, segment))));
   const now = deps.now();
   return segments.map(({ segment, lastSnapshot, archive, expiry, foreign }, i) => ({
     segment,
@@ -111,7 +109,7 @@ export async function logStatus(deps: StatusDeps, log: LogId, known?: readonly S
   const count = (kind: 'archive' | 'pointer') => segments.filter(({ foreign }) => foreign.includes(kind)).length;
   // A log that was deleted and began again may end before its Last Snapshot.
   const lagEntries = Math.max(0, entries - folded);
-  const roots = lagEntries === 0 ? 0 : await foreignRoots(deps, log, { segments, lastSnapshot });
+  const roots = lagEntries === 0 ? 0 : await rootsOfOthers(deps, log, { segments, lastSnapshot });
   return {
     log,
     segments: segments.length,
@@ -219,10 +217,10 @@ async function bufferedIn(
   }
 }
 
-/** Whether another program wrote Last Snapshot. An entry that cannot be read is for `verify`. */
-async function hasForeignPointer(deps: StatusDeps, segment: Segment): Promise<boolean> {
+/** Whether the guard finds a part. An entry that cannot be read is for `verify`. */
+async function finds(part: () => ForeignPart | undefined | Promise<ForeignPart | undefined>): Promise<boolean> {
   try {
-    return (await foreignPointer(deps.tables, segment)) !== undefined;
+    return (await part()) !== undefined;
   } catch (error) {
     if (error instanceof LogfoldError && error.stopsLog) return false;
     throw error;
@@ -230,7 +228,7 @@ async function hasForeignPointer(deps: StatusDeps, segment: Segment): Promise<bo
 }
 
 /** Snapshot entries after the newest complete snapshot on which another program wrote. */
-async function foreignRoots(
+async function rootsOfOthers(
   deps: StatusDeps,
   log: LogId,
   { segments, lastSnapshot }: Pick<LogStatus, 'lastSnapshot'> & { readonly segments: readonly SegmentStatus[] },
@@ -241,20 +239,12 @@ async function foreignRoots(
     const from = segment === lastSnapshot?.segment ? lastSnapshot.entry + 1 : 0;
     const range = { segment, from, to: MAX_NUMBER + 1 };
     for await (const page of deps.tables.items(log, range, { consistent: false })) {
-      roots += page.filter((item) => item.T?.S === deps.types.snapshot && hasForeignRoot(item)).length;
+      for (const item of page) {
+        if (item.T?.S === deps.types.snapshot && (await finds(() => guardRoot(decodeEntry(item))))) roots++;
+      }
     }
   }
   return roots;
-}
-
-/** Like {@link isForeignRoot}. An entry that cannot be read is for `verify`. */
-function hasForeignRoot(item: StoredItem): boolean {
-  try {
-    return isForeignRoot(decodeEntry(item));
-  } catch (error) {
-    if (error instanceof LogfoldError && error.stopsLog) return false;
-    throw error;
-  }
 }
 
 function newestSnapshot(segments: readonly SegmentStatus[]): Position | null {

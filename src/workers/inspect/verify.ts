@@ -4,13 +4,20 @@ import type { ChunkId } from '../../codec/chunk.ts';
 import { ArchiveDiffersError, LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
-import { countForeign, type ForeignCounts, type ForeignPart } from '../../log/foreign.ts';
-import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
+import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import {
+  countParts,
+  type ForeignPart,
+  guardArchive,
+  guardPointer,
+  guardRoot,
+  type PartCounts,
+} from '../../log/guard.ts';
+import { lastWithoutRoot } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { readEntries } from '../../log/read-entries.ts';
-import { hasForeignArchive, isFrozen, mayLackEntries, type Segment } from '../../log/segment.ts';
+import { isFrozen, mayLackEntries, type Segment } from '../../log/segment.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { stateTops } from '../../state/state.ts';
@@ -60,7 +67,7 @@ export interface Verified {
   readonly bytes: number;
   readonly problems: readonly Problem[];
   /** Parts that another program wrote. It is not checked. */
-  readonly foreign: ForeignCounts;
+  readonly foreign: PartCounts;
 }
 
 /**
@@ -99,7 +106,7 @@ class Verification {
   #archived = 0;
   #left = 0;
   #expired = 0;
-  readonly #foreign: ForeignPart[] = [];
+  readonly #passedOver: ForeignPart[] = [];
 
   constructor(deps: VerifyDeps, log: LogId, dropped: ReadonlyMap<string, number>) {
     this.#deps = deps;
@@ -112,7 +119,7 @@ class Verification {
   get result(): Verified {
     const { read: chunks, bytesRead: bytes } = this.#nodes.counts;
     const [snapshots, archived, left, expired] = [this.#snapshots, this.#archived, this.#left, this.#expired];
-    const foreign = countForeign(this.#foreign);
+    const foreign = countParts(this.#passedOver);
     return { snapshots, archived, left, expired, chunks, bytes, problems: this.#problems, foreign };
   }
 
@@ -139,9 +146,8 @@ class Verification {
    */
   async #last(segment: Segment): Promise<void> {
     const { lastSnapshot } = segment;
-    if (hasForeignArchive(segment)) this.#foreign.push({ kind: 'archive', log: this.#log, segment: segment.segment });
-    const pointer = await foreignPointer(this.#deps.store, segment);
-    if (pointer !== undefined) this.#foreign.push(pointer);
+    const pointer = await guardPointer(this.#deps.store, segment);
+    for (const part of [guardArchive(segment), pointer]) if (part !== undefined) this.#passedOver.push(part);
     if (lastSnapshot === undefined || pointer !== undefined || mayLackEntries(segment)) return;
     if (this.#problems.some(({ part, snapshot }) => part === 'archive' && snapshot.segment === segment.segment)) return;
     const snapshot = lastSnapshot.position;
@@ -200,7 +206,8 @@ class Verification {
 
   async #entry(segment: Segment, entry: Entry): Promise<void> {
     if (entry.type !== this.#types.snapshot) return;
-    if (isForeignRoot(entry)) this.#foreign.push({ kind: 'root', log: this.#log, ...entry.position });
+    const part = guardRoot(entry);
+    if (part !== undefined) this.#passedOver.push(part);
     const ref = rootOf(entry);
     if (ref === undefined) return;
     const { keepSnapshots = 'all' } = this.#deps;

@@ -1,12 +1,20 @@
 import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { toHex } from '../../codec/bytes.ts';
 import { SegmentStateError, TimeUpError } from '../../errors.ts';
-import { plainItem, type StoredItem } from '../../log/attribute.ts';
-import { type RootRef, rootOf } from '../../log/entry.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import type { RootRef } from '../../log/entry.ts';
+import {
+  guardArchive,
+  type PassedOver,
+  passOver,
+  readLastSnapshot,
+  removePart,
+  withoutForeignArchive,
+} from '../../log/guard.ts';
 import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
-import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
+import { lastWithoutRoot } from '../../log/last-snapshot.ts';
 import type { EntryReader } from '../../log/log-store.ts';
-import { hasForeignArchive, type Segment } from '../../log/segment.ts';
+import type { Segment } from '../../log/segment.ts';
 import { archiveKey, randomHex } from '../../store/keys.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
@@ -19,7 +27,7 @@ import {
   type UsableParts,
   usableParts,
 } from './archive-parts.ts';
-import { changedMeanwhile, type NotRetained, notRetained, requireCovered } from './segment-state.ts';
+import { changedMeanwhile, requireCovered } from './segment-state.ts';
 import {
   type ArchiveDeps,
   archiveOf,
@@ -37,8 +45,11 @@ export type ArchiveResult =
   | (WrittenArchive & { readonly outcome: 'archived'; readonly segment: number; readonly key: string })
   /** The segment already has an archive. */
   | { readonly outcome: 'present'; readonly segment: number; readonly key: string }
-  | NotRetained
+  | NotArchived
   | Archiving;
+
+/** Another program archived the segment, or wrote its Last Snapshot. */
+type NotArchived = PassedOver<{ readonly segment: number }>;
 
 /**
  * The time was up. Parts hold the entries before `reached`. A continuation writes the others or
@@ -98,9 +109,9 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     // no other code would request the collection.
     await requestCollection(deps.blobs, log);
     // The new archive was compared with the table, so the other program's name is not needed.
-    if (hasForeignArchive(segment)) await deps.tables.removeForeign(job, plainItem(encodeSegment(segment), ['A', 'H']));
-    const { foreign: _, ...bare } = segment;
-    if (await deps.tables.setArchive(bare, { key, hash: written.hash, root })) {
+    const other = guardArchive(segment);
+    if (other !== undefined) await removePart(deps.tables, other, encodeSegment(segment));
+    if (await deps.tables.setArchive(withoutForeignArchive(segment), { key, hash: written.hash, root })) {
       await removeParts(deps, job, made.parts);
       return { outcome: 'archived', segment: number, key, ...written };
     }
@@ -155,7 +166,7 @@ async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): P
 export async function planArchive(
   deps: ArchiveDeps,
   job: Omit<ArchiveJob, 'kind'>,
-): Promise<WrittenArchive | NotRetained | undefined> {
+): Promise<WrittenArchive | NotArchived | undefined> {
   const segment = await requireCovered(deps.tables, job);
   if (segment.archive !== undefined) return undefined;
   const last = await rootToArchive(deps, segment);
@@ -234,15 +245,14 @@ async function* inTime(deps: Deadline, { log, segment }: Segment, items: ItemPag
 async function rootToArchive(
   { tables, replaceForeign = false }: ArchiveDeps,
   segment: Segment,
-): Promise<{ readonly root: RootRef | undefined } | NotRetained> {
-  const { log, segment: number, lastSnapshot: last } = segment;
-  if (hasForeignArchive(segment) && !replaceForeign) return notRetained({ kind: 'archive', log, segment: number });
+): Promise<{ readonly root: RootRef | undefined } | NotArchived> {
+  const { log, segment: number, lastSnapshot } = segment;
+  const archive = guardArchive(segment);
+  if (archive !== undefined && !replaceForeign) return passOver({ segment: number }, archive);
   requireNotExpiring(segment);
-  if (last === undefined && segment.foreign?.L === undefined) return { root: undefined };
-  const entry = last && (await tables.getEntry(log, last.position, { consistent: true }));
-  const root = entry && rootOf(entry);
-  if (root !== undefined) return { root };
-  const pointer = await foreignPointer(tables, segment);
-  if (pointer === undefined) throw lastWithoutRoot(segment);
-  return notRetained(pointer);
+  const found = await readLastSnapshot(tables, segment);
+  if (found === undefined) return { root: undefined };
+  if (found === 'gone') throw lastWithoutRoot(segment);
+  if (found !== 'foreign') return { root: found.root };
+  return passOver({ segment: number }, { kind: 'pointer', log, segment: number, entry: lastSnapshot?.position.entry });
 }

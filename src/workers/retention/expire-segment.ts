@@ -6,24 +6,16 @@ import { ArchiveDiffersError, SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { epochSeconds, type ReservedTypes } from '../../log/entry.ts';
-import type { ForeignPart } from '../../log/foreign.ts';
+import { guardSegment, type PassedOver, passOver } from '../../log/guard.ts';
 import { writeUnits } from '../../log/item-size.ts';
-import { foreignPointer } from '../../log/last-snapshot.ts';
 import { type ExpiringSegment, MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
-import { type Expiring, expiresAt, hasForeignArchive, type Segment } from '../../log/segment.ts';
+import { type Expiring, expiresAt, type Segment } from '../../log/segment.ts';
 import { planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
 import type { RateLimiter } from './rate-limiter.ts';
-import {
-  changedMeanwhile,
-  type NotRetained,
-  notRetained,
-  requireCovered,
-  requireItemsAfter,
-  requireSegment,
-} from './segment-state.ts';
+import { changedMeanwhile, requireCovered, requireItemsAfter, requireSegment } from './segment-state.ts';
 
 export interface ExpireDeps {
   readonly tables: TableReader & SegmentLifecycle;
@@ -60,7 +52,7 @@ export type ExpireResult =
   | { readonly outcome: 'progress'; readonly segment: number; readonly reached: number; readonly expires: number }
   /** Nothing to do: the segment has expired already, or the policy keeps it. */
   | { readonly outcome: 'present' | 'kept'; readonly segment: number }
-  | NotRetained;
+  | PassedOver<{ readonly segment: number }>;
 
 /**
  * Expires the entries of a segment: stamps or deletes them, as the policy requires. First writes
@@ -87,8 +79,8 @@ export async function expireSegment(
   if (policy.expire === 'never' || (options.byHand !== true && !(await isDue(deps, segment, policy)))) {
     return { outcome: 'kept', segment: number };
   }
-  const foreign = await foreignPart(deps, segment);
-  if (foreign !== undefined) return notRetained(foreign);
+  const part = segment.archive === undefined ? await guardSegment(deps.tables, segment) : undefined;
+  if (part !== undefined) return passOver({ segment: number }, part);
   if (policy.archive && segment.archive === undefined) {
     throw new SegmentStateError('the segment has no archive, and the policy archives', {
       ...place,
@@ -129,13 +121,6 @@ export async function expireSegment(
     await finish(deps, expiring, entries);
   }
   return { outcome: 'expired', segment: number, entries, expires };
-}
-
-/** Parts that another program wrote onto a segment that has no archive of logfold. */
-async function foreignPart({ tables }: ExpireDeps, segment: Segment): Promise<ForeignPart | undefined> {
-  if (segment.archive !== undefined) return undefined;
-  if (hasForeignArchive(segment)) return { kind: 'archive', log: segment.log, segment: segment.segment };
-  return foreignPointer(tables, segment);
 }
 
 /** A segment with its announced expiry. */

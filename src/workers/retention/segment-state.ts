@@ -1,26 +1,10 @@
 import { SegmentNotFoundError, SegmentStateError } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
-import { foreignPointer } from '../../log/last-snapshot.ts';
+import { describePart, guardPointer } from '../../log/guard.ts';
 import type { SegmentPlace, TableReader } from '../../log/log-store.ts';
 import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isCovered } from '../../retention/retention-policy.ts';
-
-/**
- * Another program archived the segment, so that its entries may be somewhere else, or it wrote Last
- * Snapshot of the segment. The job changed nothing.
- */
-export interface NotRetained {
-  readonly outcome: 'foreign';
-  readonly segment: number;
-  readonly reason: string;
-}
-
-/** The result of a job that passes over a segment. */
-export function notRetained(part: ForeignPart): NotRetained {
-  return { outcome: 'foreign', segment: part.segment, reason: describeForeign(part) };
-}
 
 /**
  * Reads a segment consistently.
@@ -46,9 +30,9 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
   const { log, segment } = place;
   const found = await requireSegment(tables, place);
   const next = await tables.getSegment(log, segment + 1, { consistent: true });
-  const foreign = next && (await foreignPointer(tables, next));
-  if (foreign !== undefined) {
-    throw new SegmentStateError(`the segment is not covered: ${describeForeign(foreign)}`, {
+  const pointer = next && (await guardPointer(tables, next));
+  if (pointer !== undefined) {
+    throw new SegmentStateError(`the segment is not covered: ${describePart(pointer)}`, {
       log,
       segment,
       advice: "Run 'logfold sweep --log LOG --replace-foreign' to replace it; nothing was changed",

@@ -1,31 +1,26 @@
 import { HistoryGoneError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
-import { isForeignRoot, isRootForm, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
-import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
-import { foreignPointer, type SnapshotSearch } from '../../log/last-snapshot.ts';
-import type { SnapshotPublisher } from '../../log/log-store.ts';
-import { hasForeignArchive, isFrozen, type Segment } from '../../log/segment.ts';
-import { type BuildDeps, type Built, buildState, otherReducer, searchBase } from '../../snapshot/build.ts';
+import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { describePart, guardArchive, guardMove, guardRoot, type PassedOver, passOver } from '../../log/guard.ts';
+import { newestSnapshot, type SnapshotSearch } from '../../log/last-snapshot.ts';
+import { isFrozen } from '../../log/segment.ts';
+import { type BuildDeps, type Built, buildState, searchBase } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
-import { type EncodedRoot, encodeRoot, type Root } from '../../snapshot/root.ts';
+import { type EncodedRoot, encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../../snapshot/snapshots.ts';
-import { clearStop, contains, isAt } from '../../snapshot/stop.ts';
+import { clearStop, contains, isAt, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { NodeCache } from '../../tree/node-cache.ts';
 import type { SnapshotJob } from '../jobs/job.ts';
 import {
   advanceTo,
   advanceToCarried,
   checkSnapshotEntry,
-  foreignRoot,
   loadDuplicate,
-  newestSnapshot,
-  type PassedOver,
-  passedOver,
-  removeForeignRoot,
+  nameRoot,
+  type PublishDeps,
   type SnapshotPlace,
 } from './snapshot-entry.ts';
-import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 /**
  * The memory of the nodes that a function keeps between snapshot jobs, in bytes. A snapshot with
@@ -34,8 +29,7 @@ import { type Stopped, withStopGuard } from './stop-guard.ts';
  */
 export const KEPT_NODE_BYTES = 64 * 1024 * 1024;
 
-export interface SnapshotDeps extends BuildDeps {
-  readonly tables: SnapshotPublisher;
+export interface SnapshotDeps extends BuildDeps, PublishDeps {
   /**
    * Keeps nodes between snapshot jobs of any logs, so that the next snapshot of a log fetches none
    * that an earlier job of this process read or wrote. By default each job has its own cache.
@@ -49,11 +43,6 @@ export interface SnapshotDeps extends BuildDeps {
    * a continuation. Epoch milliseconds; none by default.
    */
   readonly deadline?: number | undefined;
-  /**
-   * Whether to replace a root and a Last Snapshot that another program wrote. False by default: the
-   * job passes over them.
-   */
-  readonly replaceForeign?: boolean | undefined;
 }
 
 /** The work of a complete or partial build. */
@@ -99,7 +88,7 @@ export type SnapshotResult =
    * expired without an archive and there is a newer snapshot.
    */
   | { readonly outcome: 'obsolete'; readonly position: Position }
-  | PassedOver
+  | PassedOver<{ readonly position: Position }>
   | Stopped;
 
 /**
@@ -113,7 +102,9 @@ export type SnapshotResult =
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
   return withStopGuard(deps, job, async (stop) => {
     const result = await complete(deps, job).catch(async (error: unknown): Promise<SnapshotResult> => {
-      if (!(error instanceof HistoryGoneError && (await hasNewer(deps, job)))) throw error;
+      if (!(error instanceof HistoryGoneError)) throw error;
+      const isNeeded = (await newestSnapshot(deps.store, job.log, job.position)) === undefined;
+      if (isNeeded) throw error;
       return { outcome: 'obsolete', position: job.position };
     });
     const folded = result.outcome === 'progress' ? result.reached : job.position;
@@ -126,28 +117,24 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
 
 async function complete(deps: SnapshotDeps, { log, position, continuation }: SnapshotJob): Promise<SnapshotResult> {
   const place = { log, position };
-  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  const { store, blobs, now, deadline, replaceForeign = false } = deps;
+  const entry = await store.getEntry(log, position, { consistent: true });
   const present = entry && rootOf(entry);
   const segment =
-    present === undefined ? await deps.store.getSegment(log, position.segment, { consistent: true }) : undefined;
+    present === undefined ? await store.getSegment(log, position.segment, { consistent: true }) : undefined;
   // A pending snapshot of an archived or expiring segment stays pending.
   if (segment !== undefined && isFrozen(segment)) {
-    if (!hasForeignArchive(segment)) return { outcome: 'obsolete', position };
-    return passedOver(position, { kind: 'archive', log, segment: position.segment });
+    const archive = guardArchive(segment);
+    return archive === undefined ? { outcome: 'obsolete', position } : passOver({ position }, archive);
   }
   const snapshotEntry = checkSnapshotEntry(deps, place, entry);
-  if (present !== undefined) {
-    const foreign = await advanceToCarried(deps, place, present);
-    if (foreign !== undefined) return passedOver(position, foreign);
-    await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
-    return { outcome: 'present', position, flushDue: await dueIfNewest(deps, { log, position }, present) };
-  }
-  const { now, deadline, replaceForeign = false } = deps;
-  const isForeign = isForeignRoot(snapshotEntry);
-  if (isForeign && !replaceForeign) return passedOver(position, foreignRoot(place));
+  if (present !== undefined) return completeAgain(deps, place, present);
+  const body = guardRoot(snapshotEntry);
+  if (body !== undefined && !replaceForeign) return passOver({ position }, body);
   const search = await searchBase(deps, log, position);
-  const pointer = await pointerInTheWay(deps, place, { segment, search });
-  if (pointer !== undefined && !replaceForeign) return passedOver(position, pointer);
+  const pointer = await guardMove(store, segment, { entry: position.entry, ...search });
+  if (pointer !== undefined && !replaceForeign) return passOver({ position }, pointer);
+
   const nodes = { ...deps.nodes, ...(deps.keptNodes && { cache: deps.keptNodes }) };
   const built = await buildState({ ...deps, nodes }, log, {
     at: position,
@@ -155,60 +142,52 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
     shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
     progress: continuation === undefined ? 'if far' : 'always',
   });
-  const encoded = encodeRoot(deps.platform, built.root);
   const { root } = built;
+  const encoded = encodeRoot(deps.platform, root);
+  const done = work(built, encoded, search);
   if (comparePositions(root.position, position) < 0) {
-    await saveProgress(deps.blobs, { target: position, targetCreated: snapshotEntry.created }, { root, encoded });
-    await clearProgress(deps.blobs, obsoleteProgress(built, position));
-    return { outcome: 'progress', position, reached: root.position, ...work(built, encoded, search) };
+    await saveProgress(blobs, { target: position, targetCreated: snapshotEntry.created }, { root, encoded });
+    await clearProgress(blobs, obsoleteProgress(built, position));
+    return { outcome: 'progress', position, reached: root.position, ...done };
   }
-  const ref = await saveRoot(deps.blobs, place, encoded);
-  if (isForeign) await removeForeignRoot(deps, place);
-  const carried = await deps.tables.completeSnapshot(log, position, ref, snapshotEntry.id);
-  if (carried === undefined || !isRootForm(log, carried)) return passedOver(position, foreignRoot(place));
+
+  const ref = await saveRoot(blobs, place, encoded);
+  const carried = await nameRoot(deps, place, ref, { id: snapshotEntry.id, replaces: body });
+  if ('kind' in carried) return passOver({ position }, carried);
   const other = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
   const seen = pointer === undefined ? segment?.lastSnapshot : undefined;
-  const foreign =
+  const inTheWay =
     other === undefined ? await advanceTo(deps, place, seen) : await advanceToCarried(deps, place, carried);
-  await clearProgress(deps.blobs, obsoleteProgress(built, position));
-  if (foreign !== undefined) return passedOver(position, foreign);
+  await clearProgress(blobs, obsoleteProgress(built, position));
+  if (inTheWay !== undefined) return passOver({ position }, inTheWay);
   if (other !== undefined) return { outcome: 'present', position, flushDue: due(deps, other) };
-  return {
-    outcome: 'built',
-    position,
-    requestedAt: snapshotEntry.created,
-    stateHash: root.stateHash,
-    ...work(built, encoded, search),
-    flushDue: due(deps, root),
-  };
+  const { created: requestedAt } = snapshotEntry;
+  return { outcome: 'built', position, requestedAt, stateHash: root.stateHash, ...done, flushDue: due(deps, root) };
 }
 
 /**
- * The Last Snapshot of another program, which the snapshot of this position would have to move. The
- * search has read its entry, unless it names this or a later position.
+ * Ends the work of a worker that died after it named the root, and before it moved Last Snapshot or
+ * sent a flush job.
  */
-async function pointerInTheWay(
-  { store }: SnapshotDeps,
-  { position }: SnapshotPlace,
-  { segment, search }: { readonly segment: Segment | undefined; readonly search: SnapshotSearch },
-): Promise<ForeignPart | undefined> {
-  // If it names this entry, nothing moves: the root completes the snapshot that it names.
-  const last = segment?.lastSnapshot?.position.entry ?? -1;
-  if (last === position.entry) return undefined;
-  const isLate = last > position.entry;
-  if (segment !== undefined && (isLate || segment.foreign !== undefined)) return foreignPointer(store, segment);
-  return search.foreign.find((part) => part.kind === 'pointer' && part.segment === position.segment);
+async function completeAgain(deps: SnapshotDeps, place: SnapshotPlace, present: RootRef): Promise<SnapshotResult> {
+  const { log, position } = place;
+  const pointer = await advanceToCarried(deps, place, present);
+  if (pointer !== undefined) return passOver({ position }, pointer);
+  await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
+  const isNewest = (await newestSnapshot(deps.store, log, position)) === undefined;
+  const flush = isNewest ? due(deps, await loadRoot(deps, place, present)) : undefined;
+  return { outcome: 'present', position, flushDue: flush };
 }
 
 function work(
   { base, rebuiltBecause, ignored, entries, chunks }: Built,
   { stored }: EncodedRoot,
-  { foreign }: SnapshotSearch,
+  { passedOver }: SnapshotSearch,
 ): Work {
   return {
     base,
     rebuiltBecause,
-    ...(foreign.length > 0 && { passedOver: foreign.map(describeForeign) }),
+    ...(passedOver.length > 0 && { passedOver: passedOver.map(describePart) }),
     ignored: ignored.length === 0 ? undefined : ignored.map(({ reason }) => reason),
     entries,
     chunksRead: chunks.read,
@@ -231,19 +210,6 @@ function obsoleteProgress({ progress, ignored, root }: Built, target: Position):
   });
 }
 
-/**
- * A worker may have died after it completed the snapshot and before it sent a flush job. This
- * checks again.
- */
-async function dueIfNewest(deps: SnapshotDeps, place: SnapshotPlace, carried: RootRef): Promise<FlushDue | undefined> {
-  if (await hasNewer(deps, place)) return undefined;
-  return due(deps, await loadRoot(deps, place, carried));
-}
-
-async function hasNewer({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
-  return (await newestSnapshot(store, log, position)) !== undefined;
-}
-
-function due(deps: SnapshotDeps, root: Root): FlushDue | undefined {
-  return otherReducer(root, deps.reducer) === undefined ? flushDue(root.state) : undefined;
+function due({ reducer }: SnapshotDeps, root: Root): FlushDue | undefined {
+  return otherReducer(root, reducer) === undefined ? flushDue(root.state) : undefined;
 }

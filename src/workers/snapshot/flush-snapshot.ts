@@ -1,24 +1,17 @@
 import { MessageInvalidError } from '../../errors.ts';
 import type { Position } from '../../ids/position.ts';
-import { isForeignRoot, rootOf } from '../../log/entry.ts';
-import { otherReducer } from '../../snapshot/build.ts';
+import { rootOf } from '../../log/entry.ts';
+import { guardRoot, type PassedOver, passOver } from '../../log/guard.ts';
+import { newestSnapshot } from '../../log/last-snapshot.ts';
 import { bufferedEdits } from '../../snapshot/flush-due.ts';
-import { encodeRoot, type Root } from '../../snapshot/root.ts';
+import { encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, nodeStore, saveRoot } from '../../snapshot/snapshots.ts';
+import { type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import { flushState, hashFlushedState, isStateFlushed, saveState } from '../../state/state.ts';
 import { isTimeUp } from '../jobs/deadline.ts';
 import type { FlushJob } from '../jobs/job.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
-import {
-  foreignRoot,
-  loadDuplicate,
-  newestSnapshot,
-  type PassedOver,
-  passedOver,
-  requireSnapshotEntry,
-  type SnapshotPlace,
-} from './snapshot-entry.ts';
-import { type Stopped, withStopGuard } from './stop-guard.ts';
+import { loadDuplicate, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
 
 /** The result of a flush job. */
 export type FlushResult =
@@ -51,7 +44,7 @@ export type FlushResult =
    * Another reducer or version made the snapshot, and the next snapshot is built from the log
    * anyway. Or another program wrote onto the Snapshot entry.
    */
-  | PassedOver
+  | PassedOver<{ readonly position: Position }>
   | Stopped;
 
 /**
@@ -74,7 +67,8 @@ async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushRes
   const newest = await newestSnapshot(deps.store, log, position);
   if (newest !== undefined) return { outcome: 'passed', position, newest };
   const entry = await requireSnapshotEntry(deps, place);
-  if (isForeignRoot(entry)) return passedOver(position, foreignRoot(place));
+  const other = guardRoot(entry);
+  if (other !== undefined) return passOver({ position }, other);
   const from = rootOf(entry) ?? notComplete(place);
   const root = await loadRoot(deps, place, from);
   const reason = otherReducer(root, deps.reducer);

@@ -2,23 +2,22 @@ import type { ChunkId } from '../../codec/chunk.ts';
 import { ArchiveDiffersError, HistoryGoneError, SegmentStateError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { isRootForm, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
-import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
+import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { describePart, type ForeignPart } from '../../log/guard.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
-import { buildState, otherReducer } from '../../snapshot/build.ts';
+import { buildState } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../../snapshot/progress.ts';
-import { type EncodedRoot, encodeRoot, type Root } from '../../snapshot/root.ts';
+import { type EncodedRoot, encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
-import { clearStop } from '../../snapshot/stop.ts';
+import { clearStop, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { RebuildJob } from '../jobs/job.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { rebuildTargets } from './rebuild-targets.ts';
-import { advanceTo, advanceToCarried, foreignRoot, removeForeignRoot, requireSnapshotEntry } from './snapshot-entry.ts';
-import { type Stopped, withStopGuard } from './stop-guard.ts';
+import { advanceTo, advanceToCarried, nameRoot, requireSnapshotEntry } from './snapshot-entry.ts';
 
 interface RebuildCounts {
   /** Snapshots that this job rebuilt. */
@@ -139,7 +138,7 @@ async function rebuild(
   let base = after === undefined ? undefined : await rebuiltRoot(deps, { log, segments }, after);
   if (base !== undefined) onRebuilt(base);
   const passed: string[] = [];
-  const pass = (part: ForeignPart): void => void passed.push(describeForeign(part));
+  const pass = (part: ForeignPart): void => void passed.push(describePart(part));
   const counts = (): RebuildCounts => {
     const counted = { snapshots, replaced, differed, entries };
     return passed.length === 0 ? counted : { ...counted, passedOver: passed };
@@ -172,10 +171,9 @@ async function rebuild(
       continue;
     }
     const ref = await saveRoot(deps.blobs, place, encoded);
-    if (target.isForeign === true) await removeForeignRoot(deps, place);
-    const carried = await deps.tables.completeSnapshot(log, position, ref);
-    if (carried === undefined || !isRootForm(log, carried)) {
-      pass(foreignRoot(place));
+    const carried = await nameRoot(deps, place, ref, target);
+    if ('kind' in carried) {
+      pass(carried);
       continue;
     }
     let isNamed = sameRoot(ref, carried);
@@ -190,7 +188,7 @@ async function rebuild(
     }
     const present = isNamed ? ref : rootOf(await requireSnapshotEntry(deps, place));
     if (present === undefined) {
-      pass(foreignRoot(place));
+      pass({ kind: 'root', log, ...position });
       continue;
     }
     const pointer = isNamed ? await advanceTo(deps, place, target.last) : await advanceToCarried(deps, place, present);

@@ -2,15 +2,14 @@ import { openArchive } from '../../archive/reader.ts';
 import { ArchiveCorruptError, ArchiveMissingError, EntryGapError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position, START } from '../../ids/position.ts';
-import { type Entry, isForeignRoot, rootOf } from '../../log/entry.ts';
-import type { ForeignPart } from '../../log/foreign.ts';
-import { foreignPointer } from '../../log/last-snapshot.ts';
+import { type Entry, rootOf } from '../../log/entry.ts';
+import { type ForeignPart, guardArchive, guardPointer, guardRoot } from '../../log/guard.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
-import { hasForeignArchive, type LastSnapshot, type Segment } from '../../log/segment.ts';
+import type { LastSnapshot, Segment } from '../../log/segment.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
-import { foreignRoot, requireSnapshotEntry } from './snapshot-entry.ts';
+import { requireSnapshotEntry } from './snapshot-entry.ts';
 
 type RebuildTargetDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
 
@@ -18,8 +17,8 @@ type RebuildTargetDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
 export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
   /** Its segment, if the segment is archived. */
   readonly archived?: Segment;
-  /** Whether another program wrote onto the Snapshot entry. */
-  readonly isForeign?: boolean;
+  /** The body that another program wrote onto the Snapshot entry. */
+  readonly replaces?: ForeignPart | undefined;
   /** Last Snapshot of the segment, if logfold wrote it. */
   readonly last?: LastSnapshot | undefined;
 }
@@ -47,11 +46,12 @@ export async function* rebuildTargets(
       yield { position, created, archived };
       continue;
     }
-    if (hasForeignArchive(segment)) {
-      pass({ kind: 'archive', log, segment: segment.segment });
+    const archive = guardArchive(segment);
+    if (archive !== undefined) {
+      pass(archive);
       continue;
     }
-    const pointer = await foreignPointer(deps.store, segment);
+    const pointer = await guardPointer(deps.store, segment);
     const isPending = pointer?.entry !== undefined && (await isPendingSnapshot(deps, log, segment));
     if (pointer !== undefined && !isPending && !replaceForeign) {
       pass(pointer);
@@ -63,12 +63,14 @@ export async function* rebuildTargets(
     const found = snapshotEntries({ store: deps.store, types }, log, range, { consistent: true });
     for await (const entry of found) {
       const { position, created } = entry;
-      const isForeign = isForeignRoot(entry);
-      if (isForeign && !replaceForeign) pass(foreignRoot(entry));
+      const replaces = guardRoot(entry);
+      if (replaces !== undefined && !replaceForeign) pass(replaces);
       else {
         const isAsked =
-          isForeign || rootOf(entry) !== undefined || position.entry === segment.lastSnapshot?.position.entry;
-        entries.push({ position, created, isForeign, isAsked, last });
+          replaces !== undefined ||
+          rootOf(entry) !== undefined ||
+          position.entry === segment.lastSnapshot?.position.entry;
+        entries.push({ position, created, replaces, isAsked, last });
       }
     }
     const newest = segment === segments.at(-1) ? entries.at(-1) : undefined;
@@ -84,7 +86,7 @@ export async function* rebuildTargets(
 async function isPendingSnapshot({ store, types }: RebuildTargetDeps, log: LogId, segment: Segment): Promise<boolean> {
   const position = segment.lastSnapshot?.position;
   const entry = position && (await store.getEntry(log, position, { consistent: true }));
-  return entry?.type === types.snapshot && !isForeignRoot(entry);
+  return entry?.type === types.snapshot && guardRoot(entry) === undefined;
 }
 
 /**

@@ -6,18 +6,15 @@ import {
   SnapshotMismatchError,
 } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
-import { plainItem } from '../../log/attribute.ts';
-import type { Entry, ReservedTypes, RootRef } from '../../log/entry.ts';
-import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
+import { formatPosition, type Position } from '../../ids/position.ts';
+import { type Entry, isRootForm, type ReservedTypes, type RootRef } from '../../log/entry.ts';
+import { type ForeignPart, guardPointer, removePart } from '../../log/guard.ts';
 import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
-import { findSnapshot, foreignPointer } from '../../log/last-snapshot.ts';
-import type { ForeignRemover, LogReader, SnapshotPublisher } from '../../log/log-store.ts';
-import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
+import type { LogReader, SnapshotPublisher } from '../../log/log-store.ts';
 import { coveredEntries, isFrozen, type LastSnapshot } from '../../log/segment.ts';
-import { otherReducer } from '../../snapshot/build.ts';
+
 import { isDamage } from '../../snapshot/progress.ts';
-import type { Root } from '../../snapshot/root.ts';
+import { otherReducer, type Root } from '../../snapshot/root.ts';
 import { loadRoot, readWhole, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import type { Reducer } from '../../state/reducer.ts';
 import { changedMeanwhile } from '../retention/segment-state.ts';
@@ -62,55 +59,34 @@ export function checkSnapshotEntry(
   return entry;
 }
 
-/**
- * The newest complete snapshot of a log; undefined if there is none, or if it is not newer than
- * `than`.
- * @throws LogNotFoundError if the log has no segment
- */
-export async function newestSnapshot(store: LogReader, log: LogId, than?: Position): Promise<Position | undefined> {
-  const segments = await queryNewestSegments(store, log, { consistent: true });
-  const newest = await queryLastSnapshot(store, log, segments);
-  const isNewer = (position: Position) => than === undefined || comparePositions(position, than) > 0;
-  if (newest === undefined || !isNewer(newest)) return undefined;
-  const position = (await findSnapshot(store, log, { ...newest, entry: Number.MAX_SAFE_INTEGER }))?.position;
-  return position !== undefined && isNewer(position) ? position : undefined;
-}
-
-/** Whether and how a job may replace what another program wrote. */
-export interface ForeignDeps {
-  readonly store: LogReader;
-  readonly tables: ForeignRemover;
-  /** True if a person asked to replace it. False by default. */
+/** The stores in which a root is published. */
+export interface PublishDeps extends SnapshotStores {
+  readonly tables: SnapshotPublisher;
+  /** Whether to replace what another program wrote, if a person asks for it. False by default. */
   readonly replaceForeign?: boolean | undefined;
 }
 
-/** Another program wrote where the job had to write. Nothing of that was changed. */
-export interface PassedOver {
-  readonly outcome: 'foreign';
-  readonly position: Position;
-  readonly reason: string;
-}
-
-/** The result of a job that passes over something foreign. */
-export function passedOver(position: Position, part: ForeignPart): PassedOver {
-  return { outcome: 'foreign', position, reason: describeForeign(part) };
-}
-
-/** The part of another program on a Snapshot entry. */
-export function foreignRoot({ log, position }: SnapshotPlace): ForeignPart {
-  return { kind: 'root', log, ...position };
-}
-
-/** Removes the body that another program wrote onto a Snapshot entry, before a root replaces it. */
-export async function removeForeignRoot(
-  { store, tables }: ForeignDeps,
+/**
+ * Names a stored root on a Snapshot entry that carries none.
+ * @param id that of the entry, if it has one
+ * @param replaces the part of another program that the root replaces
+ * @returns the root that the entry carries afterwards, which may be that of a duplicate; a part if
+ * another program wrote onto the entry meanwhile
+ */
+export async function nameRoot(
+  { store, tables }: PublishDeps,
   { log, position }: SnapshotPlace,
-): Promise<void> {
+  ref: RootRef,
+  { id, replaces }: { readonly id?: Uint8Array | undefined; readonly replaces?: ForeignPart | undefined },
+): Promise<RootRef | ForeignPart> {
   const { segment, entry } = position;
-  const range = { segment, from: entry, to: entry + 1 };
-  for await (const [item] of store.items(log, range, { consistent: true })) {
-    if (item !== undefined) await tables.removeForeign({ log, segment, entry }, plainItem(item, ['B', 'E']));
+  if (replaces !== undefined) {
+    for await (const [item] of store.items(log, { segment, from: entry, to: entry + 1 }, { consistent: true })) {
+      if (item !== undefined) await removePart(tables, replaces, item);
+    }
   }
+  const carried = await tables.completeSnapshot(log, position, ref, id);
+  return carried !== undefined && isRootForm(log, carried) ? carried : { kind: 'root', log, ...position };
 }
 
 /** Attempts to move Last Snapshot while other processes move it. */
@@ -124,7 +100,7 @@ const ATTEMPTS = 10;
  * @throws SegmentStateError if others moved it in every attempt
  */
 export async function advanceTo(
-  deps: ForeignDeps & { readonly tables: SnapshotPublisher },
+  deps: PublishDeps,
   { log, position }: SnapshotPlace,
   from: LastSnapshot | undefined,
 ): Promise<ForeignPart | undefined> {
@@ -135,11 +111,11 @@ export async function advanceTo(
     if (await tables.advanceLastSnapshot(log, { position }, seen)) return undefined;
     const segment = await store.getSegment(log, position.segment, { consistent: true });
     if (segment === undefined || isFrozen(segment)) return undefined;
-    const part = await foreignPointer(store, segment);
+    const part = await guardPointer(store, segment);
     seen = part === undefined ? segment.lastSnapshot : undefined;
     if (part === undefined) continue;
     if (replaceForeign !== true) return part;
-    await tables.removeForeign({ log, segment: position.segment }, plainItem(encodeSegment(segment), ['L']));
+    await removePart(tables, part, encodeSegment(segment));
   }
   throw changedMeanwhile({ log, segment: position.segment });
 }
@@ -153,7 +129,7 @@ export async function advanceTo(
  * then
  */
 export async function advanceToCarried(
-  deps: SnapshotStores & ForeignDeps & { readonly tables: SnapshotPublisher },
+  deps: PublishDeps,
   place: SnapshotPlace,
   carried: RootRef,
 ): Promise<ForeignPart | undefined> {
@@ -161,7 +137,7 @@ export async function advanceToCarried(
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
   if (segment !== undefined && isFrozen(segment)) return undefined;
   if (coveredEntries(segment) > position.entry) return undefined;
-  const part = segment && (await foreignPointer(deps.store, segment));
+  const part = segment && (await guardPointer(deps.store, segment));
   if (part !== undefined && deps.replaceForeign !== true) return part;
   await readCarried(place, carried, () => readWhole(deps, place, carried));
   return advanceTo(deps, place, part === undefined ? segment?.lastSnapshot : undefined);

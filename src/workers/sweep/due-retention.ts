@@ -1,7 +1,6 @@
 import { SegmentStateError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import type { ForeignPart } from '../../log/foreign.ts';
-import { foreignPointer } from '../../log/last-snapshot.ts';
+import { type ForeignPart, guardPointer, withoutForeignArchive } from '../../log/guard.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -40,19 +39,28 @@ export class DueRetention implements Finder {
   /** @throws SegmentGapError if a segment of the log is missing */
   async find(): Promise<void> {
     const { log, segments, send, passOver, fail } = this.#swept;
-    const { tables, policyOf, now } = this.#deps;
+    const { tables, policyOf, now, replaceForeign = false } = this.#deps;
     requireDense(log, segments);
     const policy = policyOf(log);
-    const plan = (of: readonly Segment[]) => planRetention(replaceable(this.#deps, of), policy, now());
+    const plan = (of: readonly Segment[]) =>
+      planRetention(replaceForeign ? of.map(withoutForeignArchive) : of, policy, now());
     if (plan(segments).length + expiringUnarchived(segments, policy).length === 0) return;
     const current = await querySegments(tables, log, { consistent: true });
     for (const job of plan(current)) {
-      const pointer = await pointerInTheWay(this.#deps, current, job);
+      const pointer = await this.#pointer(current, job);
       const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
       if (pointer !== undefined) passOver(pointer);
       else await send({ job, why, since: dueSince(current, job, policy) / 1000 });
     }
     for (const segment of expiringUnarchived(current, policy)) fail(expiresUnarchived(segment));
+  }
+
+  async #pointer(segments: readonly Segment[], job: RetentionJob): Promise<ForeignPart | undefined> {
+    for (const segment of segments.filter((each) => each.segment === job.segment || each.segment === job.segment + 1)) {
+      const pointer = await guardPointer(this.#deps.tables, segment);
+      if (pointer !== undefined) return pointer;
+    }
+    return undefined;
   }
 }
 
@@ -62,25 +70,4 @@ function expiresUnarchived({ log, segment }: Segment): SegmentStateError {
     segment,
     advice: `Run 'logfold expire LOG ${segment} --undo'. The next sweep then archives the segment`,
   });
-}
-
-/** The segments as if no other program had archived them, if archive jobs replace that. */
-function replaceable({ replaceForeign = false }: DueRetentionDeps, segments: readonly Segment[]): readonly Segment[] {
-  if (!replaceForeign) return segments;
-  return segments.map(({ foreign: { L } = {}, ...segment }) =>
-    L === undefined ? segment : { ...segment, foreign: { L } },
-  );
-}
-
-async function pointerInTheWay(
-  { tables }: DueRetentionDeps,
-  segments: readonly Segment[],
-  job: RetentionJob,
-): Promise<ForeignPart | undefined> {
-  for (const segment of segments) {
-    if (segment.segment !== job.segment && segment.segment !== job.segment + 1) continue;
-    const pointer = await foreignPointer(tables, segment);
-    if (pointer !== undefined) return pointer;
-  }
-  return undefined;
 }

@@ -1,7 +1,7 @@
 import type { LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import type { ForeignPart } from '../../log/foreign.ts';
+import type { ForeignPart } from '../../log/guard.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { Job } from '../jobs/job.ts';
 

@@ -1,8 +1,7 @@
 import { comparePositions, MAX_NUMBER, START } from '../../ids/position.ts';
-import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
-import { foreignOf } from '../../log/foreign.ts';
+import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { guardPointer, guardRoot, shownParts } from '../../log/guard.ts';
 import { decodeEntry, entryPlace } from '../../log/item-codec.ts';
-import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
 import { hasStop } from '../../snapshot/stop.ts';
@@ -106,13 +105,13 @@ export class PendingSnapshots implements Finder {
     const { division, end } = next === undefined ? this.#watchers : NO_WATCHERS;
     const { passOver } = this.#swept;
     const { log, lastSnapshot, schedule } = segment;
-    const shown = foreignOf(segment);
+    const shown = shownParts(segment);
     for (const part of shown) passOver(part);
     if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return [];
     if (schedule !== undefined && next !== undefined) return [];
     const thorough = schedule === undefined && since !== undefined && (next === undefined || next.created >= since);
     // A closed segment needs one snapshot. The first snapshot of the next segment covers the rest.
-    const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
+    const replaced = replaceForeign && (await guardPointer(tables, segment)) !== undefined;
     if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return [];
     const from = thorough || replaced ? 0 : coveredEntries(segment);
     // The end of the log is the entry of Last Snapshot itself if no entry follows it.
@@ -129,8 +128,9 @@ export class PendingSnapshots implements Finder {
         if (schedule !== undefined) pending.length = 0;
         // The state before the first item of a mapped log is empty.
         if (schedule !== undefined && comparePositions(position, START) === 0) continue;
-        if (isForeignRoot(entry)) passOver({ kind: 'root', log, ...position });
-        if (isForeignRoot(entry) && !replaceForeign) continue;
+        const part = guardRoot(entry);
+        if (part !== undefined) passOver(part);
+        if (part !== undefined && !replaceForeign) continue;
         // A worker may have died after it wrote the root and before it moved Last Snapshot.
         const done = rootOf(entry) !== undefined && !replaced && position.entry < coveredEntries(segment);
         if (!done) pending.push(entry);
@@ -138,7 +138,7 @@ export class PendingSnapshots implements Finder {
     }
     if (schedule !== undefined && division?.isVirtualDue === false) return [];
     // A Last Snapshot that another program wrote matters only if there is a snapshot to complete.
-    const pointer = pending.length === 0 ? undefined : await foreignPointer(tables, segment);
+    const pointer = pending.length === 0 ? undefined : await guardPointer(tables, segment);
     if (pointer === undefined) return pending;
     passOver(pointer);
     return replaceForeign ? pending : [];

@@ -2,7 +2,7 @@ import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../erro
 import { FEED_LOG } from '../../feed/feed-log.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
 import type { DivisionPolicy } from '../../log/division-policy.ts';
-import type { ForeignPart } from '../../log/foreign.ts';
+import type { ForeignPart } from '../../log/guard.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { findGcCandidates, type GcCandidatesDeps, notInTables } from '../gc/candidates.ts';

@@ -11,7 +11,7 @@ import {
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../../src/ids/position.ts';
 import type { AppendOptions, LogClient, NewEntry } from '../../../src/log/client.ts';
-import { type Entry, isForeignRoot, RESERVED_TYPES } from '../../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES, snapshotStatus } from '../../../src/log/entry.ts';
 import type { EntryPlace } from '../../../src/log/item-codec.ts';
 import { buildState } from '../../../src/snapshot/build.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
@@ -292,7 +292,7 @@ async function plantWrongRoot(world: World, log: LogId): Promise<void> {
     if (error instanceof EntryExistsError) return;
     throw error;
   }
-  const isForeign = isForeignRoot(entry);
+  const isForeign = snapshotStatus(entry) === 'foreign';
   if (isForeign) world.foreign.push(entry);
   else world.damagedRoots.push({ log, position });
   const what = isForeign ? 'foreign' : 'damaged';

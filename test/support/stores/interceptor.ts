@@ -37,7 +37,8 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
       intercept('replaceRoot', () => inner.replaceRoot(log, position, from, to)),
     advanceLastSnapshot: (log, to, from) =>
       intercept('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, to, from)),
-    removeForeign: (place, attributes) => intercept('removeForeign', () => inner.removeForeign(place, attributes)),
+    removeAttributes: (place, attributes) =>
+      intercept('removeAttributes', () => inner.removeAttributes(place, attributes)),
     setArchive: (segment, archive) => intercept('setArchive', () => inner.setArchive(segment, archive)),
     replaceArchive: (segment, archive) => intercept('replaceArchive', () => inner.replaceArchive(segment, archive)),
     setExpiration: (segment, to) => intercept('setExpiration', () => inner.setExpiration(segment, to)),

@@ -182,7 +182,7 @@ export class MemoryLogStore implements LogStore {
     return this.#segments.update({ partition: log, sort: segment }, { ...lastSnapshotAttributes(to) });
   }
 
-  async removeForeign({ log, segment, entry }: LogItemPlace, attributes: Item): Promise<boolean> {
+  async removeAttributes({ log, segment, entry }: LogItemPlace, attributes: Item): Promise<boolean> {
     const table = entry === undefined ? this.#segments : this.#entries;
     const place = entry === undefined ? { partition: log, sort: segment } : placeOfEntry(log, { segment, entry });
     const item = table.get(place);

@@ -161,8 +161,8 @@ export class RecordedLogStore implements WatchedTables {
     return moved;
   }
 
-  async removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
-    const removed = await this.#inner.removeForeign(place, attributes);
+  async removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
+    const removed = await this.#inner.removeAttributes(place, attributes);
     const { log, segment, entry } = place;
     if (entry === undefined) await this.segmentChanged(log, segment);
     else await this.#modified(log, { segment, entry });
