@@ -51,7 +51,7 @@ export interface RoleQuery {
 /** Finds the attributes with the type, the version, the time and the body of the items. */
 export function attributeRoles(query: RoleQuery): AttributeRoles {
   const { items, constantType } = query;
-  const columns = new Columns(query);
+  const columns = new AttributeColumns(query);
   const type = columns.take(TYPE_NAMES, (value) => TYPE_TEXT.test(value.S ?? '')) ?? columns.takeType();
   const version = columns.take(VERSION_NAMES, isVersion, (name) => !columns.isNumber(name));
   const time = columns.takeTime();
@@ -64,7 +64,7 @@ export function attributeRoles(query: RoleQuery): AttributeRoles {
 }
 
 /** The attributes of the items, by name, that have no role yet. */
-class Columns {
+class AttributeColumns {
   readonly #query: RoleQuery;
   readonly #left: Map<string, readonly StoredAttribute[]>;
 

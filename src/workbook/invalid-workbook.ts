@@ -29,14 +29,14 @@ export function checkSignature(first: Uint8Array, format: 'csv' | 'xlsx'): void 
   }
 }
 
-interface Place {
+interface SheetPlace {
   readonly sheet?: string | undefined;
   /** From 1. */
   readonly row?: number | undefined;
 }
 
 /** An error for an XLSX file that was damaged or truncated, or that a faulty program wrote. */
-export function damaged(reason: string, place: Place = {}): WorkbookInvalidError {
+export function damagedWorkbook(reason: string, place: SheetPlace = {}): WorkbookInvalidError {
   return new WorkbookInvalidError(`the XLSX file is damaged: ${reason}`, {
     ...place,
     advice: 'Get a complete copy of the file, or open it in a spreadsheet program and save it again as XLSX',
@@ -44,7 +44,7 @@ export function damaged(reason: string, place: Place = {}): WorkbookInvalidError
 }
 
 /** An error for an XLSX file that exceeds a limit of this reader. */
-export function tooLarge(reason: string, place: Place = {}): WorkbookInvalidError {
+export function workbookTooLarge(reason: string, place: SheetPlace = {}): WorkbookInvalidError {
   return new WorkbookInvalidError(`the XLSX file is too large: ${reason}`, {
     ...place,
     advice: 'Save the sheet as CSV, which has no such limit',

@@ -1,5 +1,5 @@
 import { type CellPlace, MAX_XLSX_COLUMNS, parseReference } from './cell-reference.ts';
-import { damaged, tooLarge } from './invalid-workbook.ts';
+import { damagedWorkbook, workbookTooLarge } from './invalid-workbook.ts';
 import { type Attributes, type XmlHandler, XmlParser } from './xml-parser.ts';
 
 /** Merged areas of a sheet. */
@@ -23,7 +23,7 @@ export async function findMergedAreas(texts: () => AsyncIterable<string>): Promi
   // Most sheets have none, and their XML is parsed only once.
   if (!(await mentions(texts(), NAME))) return [];
   const parser = new MergedAreaParser();
-  const xml = new XmlParser(parser, damaged);
+  const xml = new XmlParser(parser, damagedWorkbook);
   for await (const text of texts()) xml.write(text);
   xml.end();
   return parser.areas;
@@ -67,11 +67,11 @@ class MergedAreaParser implements XmlHandler {
 
 /** @throws WorkbookInvalidError if the areas are too many */
 export function checkCount(areas: readonly MergedArea[]): void {
-  if (areas.length > MAX_AREAS) throw tooLarge(`the sheet has over ${MAX_AREAS} merged areas`);
+  if (areas.length > MAX_AREAS) throw workbookTooLarge(`the sheet has over ${MAX_AREAS} merged areas`);
 }
 
 export function wrongArea(ref: string): Error {
-  return damaged(`the sheet merges the cells ${ref}`);
+  return damagedWorkbook(`the sheet merges the cells ${ref}`);
 }
 
 /**

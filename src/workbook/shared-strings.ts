@@ -1,4 +1,4 @@
-import { tooLarge } from './invalid-workbook.ts';
+import { workbookTooLarge } from './invalid-workbook.ts';
 import type { XlsxRules } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS } from './row.ts';
 import type { XmlHandler } from './xml-parser.ts';
@@ -26,7 +26,9 @@ export class SharedStrings implements XmlHandler {
   readonly #text: CellText;
 
   constructor({ unescaped }: Pick<XlsxRules, 'unescaped'>) {
-    this.#text = new CellText(unescaped, () => tooLarge(`text ${this.#length} that its cells share is too long`));
+    this.#text = new CellText(unescaped, () =>
+      workbookTooLarge(`text ${this.#length} that its cells share is too long`),
+    );
   }
 
   open(name: string): void {
@@ -64,7 +66,7 @@ export class SharedStrings implements XmlHandler {
       used = 0;
       block = this.#blocks.push(new Uint8Array(BLOCK_BYTES)) - 1;
       if (this.#blocks.length * BLOCK_BYTES > MAX_BYTES) {
-        throw tooLarge(`its different texts take over ${MAX_BYTES} bytes`);
+        throw workbookTooLarge(`its different texts take over ${MAX_BYTES} bytes`);
       }
     }
     if (this.#length % PAGE_TEXTS === 0) this.#starts.push(new Uint32Array(PAGE_TEXTS));

@@ -2,7 +2,7 @@ import { dateAt, type Value } from '../codec/value.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { type CellFormats, dayNumber } from './cell-format.ts';
 import { cellReference, MAX_XLSX_COLUMNS, MAX_XLSX_ROWS, parseReference } from './cell-reference.ts';
-import { damaged, tooLarge } from './invalid-workbook.ts';
+import { damagedWorkbook, workbookTooLarge } from './invalid-workbook.ts';
 import { DAY_MS } from './iso-time.ts';
 import type { MergedCells } from './merged-areas.ts';
 import type { XlsxRules } from './reading-rules.ts';
@@ -102,7 +102,7 @@ export class SheetParser implements XmlHandler {
 
   /** An error in the current row. */
   error(reason: string): WorkbookInvalidError {
-    return damaged(reason, this.#place());
+    return damagedWorkbook(reason, this.#place());
   }
 
   #place() {
@@ -146,7 +146,7 @@ export class SheetParser implements XmlHandler {
 
   #tooLong(): WorkbookInvalidError {
     const cell = cellReference({ row: this.#row, column: this.#column });
-    return tooLarge(`the text up to cell ${cell} is too long`, this.#place());
+    return workbookTooLarge(`the text up to cell ${cell} is too long`, this.#place());
   }
 
   #closeRow(): void {

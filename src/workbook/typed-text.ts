@@ -22,7 +22,7 @@ export function typedValue(text: string, rules: RulesNumber): Value {
   const first = text.charCodeAt(0);
   // Most texts begin with neither a digit nor a minus sign.
   if (first !== 0x2d && (first < 0x30 || first > 0x39)) return booleanText(text) ?? text;
-  if (NUMBER.test(text)) return numberText(text, rules) ?? text;
+  if (NUMBER.test(text)) return numberOfText(text, rules) ?? text;
   const time = DATE.test(text) ? isoTime(text) : undefined;
   return time === undefined ? text : dateAt(time);
 }
@@ -34,7 +34,7 @@ export function booleanText(text: string): boolean | undefined {
   return lower === 'true' ? true : lower === 'false' ? false : undefined;
 }
 
-function numberText(text: string, rules: RulesNumber): number | undefined {
+function numberOfText(text: string, rules: RulesNumber): number | undefined {
   const number = Number(text);
   if (!Number.isFinite(number) || (INTEGER.test(text) && !Number.isSafeInteger(number))) return undefined;
   if (rules === 1) return number;

@@ -1,7 +1,7 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import { WorkbookInvalidError } from '../errors.ts';
 import { CellFormats } from './cell-format.ts';
-import { damaged, tooLarge } from './invalid-workbook.ts';
+import { damagedWorkbook, workbookTooLarge } from './invalid-workbook.ts';
 import { MergedCells } from './merged-areas.ts';
 import type { XlsxRules } from './reading-rules.ts';
 import { firstRules, newestRules } from './reading-rules.ts';
@@ -67,15 +67,16 @@ class XlsxFile {
   }
 
   texts(part: ZipPart): AsyncIterable<string> {
-    return decodeText(readPart(this.#file, part), () => damaged(`its part '${part.name}' is not UTF-8`));
+    return decodeText(readPart(this.#file, part), () => damagedWorkbook(`its part '${part.name}' is not UTF-8`));
   }
 
   /** Parses a part; does nothing without a name. */
   async parse(name: string | undefined, handler: XmlHandler, { isSmall = false } = {}): Promise<void> {
     if (name === undefined) return;
     const part = this.part(name);
-    if (isSmall && part.bytes > MAX_SMALL_PART_BYTES) throw tooLarge(`its part '${name}' has ${part.bytes} bytes`);
-    const xml = new XmlParser(handler, (reason) => damaged(`part '${name}': ${reason}`));
+    if (isSmall && part.bytes > MAX_SMALL_PART_BYTES)
+      throw workbookTooLarge(`its part '${name}' has ${part.bytes} bytes`);
+    const xml = new XmlParser(handler, (reason) => damagedWorkbook(`part '${name}': ${reason}`));
     for await (const text of this.texts(part)) xml.write(text);
     xml.end();
   }
@@ -87,7 +88,7 @@ class XlsxFile {
   /** @throws WorkbookInvalidError if the file lacks the part */
   part(name: string): ZipPart {
     const part = this.#directory.find(name);
-    if (part === undefined) throw damaged(`its part '${name}' is missing`);
+    if (part === undefined) throw damagedWorkbook(`its part '${name}' is missing`);
     return part;
   }
 }
@@ -161,7 +162,7 @@ class Workbook implements XmlHandler {
 
   #flag(name: string, { [name]: text = '0' }: Attributes): boolean {
     const flag = this.#rules.booleanOf(text);
-    if (flag === undefined) throw damaged(`its workbook has '${text}' as ${name}`);
+    if (flag === undefined) throw damagedWorkbook(`its workbook has '${text}' as ${name}`);
     return flag;
   }
 }
@@ -187,7 +188,7 @@ async function findSheet(xlsx: XlsxFile, wanted: string | undefined, rules: Xlsx
   });
   const found = wanted === undefined ? sheets[0] : sheets.find(({ name }) => name === wanted);
   if (found !== undefined) return { name: found.name, part: xlsx.part(found.part), workbook, relationships };
-  if (wanted === undefined) throw damaged('it has no sheet with cells');
+  if (wanted === undefined) throw damagedWorkbook('it has no sheet with cells');
   const names = sheets.map(({ name }) => `'${name}'`).join(', ');
   throw new WorkbookInvalidError(`the XLSX file has no sheet '${wanted}'`, {
     advice: `Name one of its sheets: ${names}`,

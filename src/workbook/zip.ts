@@ -1,6 +1,6 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import { WorkbookInvalidError } from '../errors.ts';
-import { checkSignature, damaged, tooLarge } from './invalid-workbook.ts';
+import { checkSignature, damagedWorkbook, workbookTooLarge } from './invalid-workbook.ts';
 
 /** The records of a ZIP archive (PKWARE APPNOTE 6.3): signature and bytes before the names. */
 const CENTRAL_HEADER = { signature: 0x02014b50, bytes: 46 };
@@ -39,16 +39,16 @@ export class ZipDirectory {
   readonly #parts = new Map<string, ZipPart>();
 
   add(part: ZipPart): void {
-    this.#parts.set(keyOf(part.name), part);
+    this.#parts.set(partKey(part.name), part);
   }
 
   /** Finds a part. Programs differ in the case of names and in a slash before them. */
   find(name: string): ZipPart | undefined {
-    return this.#parts.get(keyOf(name));
+    return this.#parts.get(partKey(name));
   }
 }
 
-function keyOf(name: string): string {
+function partKey(name: string): string {
   return name.replace(/^\//, '').toLowerCase();
 }
 
@@ -58,7 +58,7 @@ function keyOf(name: string): string {
  * part is too large
  */
 export async function readDirectory(file: ByteSource): Promise<ZipDirectory> {
-  const tail = await readTail(file);
+  const tail = await readFileTail(file);
   const { entries, start } = findDirectory(tail);
   const directory = new ZipDirectory();
   let at = start;
@@ -69,7 +69,7 @@ export async function readDirectory(file: ByteSource): Promise<ZipDirectory> {
     const extraAt = nameAt + (nameBytes ?? 0);
     const end = extraAt + (extraBytes ?? 0);
     const name = new TextDecoder().decode(tail.slice(nameAt, extraAt));
-    const part = partOf(name, header, zip64Fields(tail.slice(extraAt, end)));
+    const part = zipPart(name, header, zip64Fields(tail.slice(extraAt, end)));
     checkSize(part);
     directory.add(part);
     at = end + (commentBytes ?? 0);
@@ -78,7 +78,7 @@ export async function readDirectory(file: ByteSource): Promise<ZipDirectory> {
 }
 
 /** The last bytes of a file, addressed by their places in the file. */
-class Tail {
+class FileTail {
   readonly start: number;
   readonly end: number;
   readonly #bytes: Uint8Array;
@@ -90,7 +90,7 @@ class Tail {
   }
 
   slice(from: number, to: number): Uint8Array {
-    if (from < this.start || to > this.end) throw damaged('its directory is incomplete');
+    if (from < this.start || to > this.end) throw damagedWorkbook('its directory is incomplete');
     return this.#bytes.subarray(from - this.start, to - this.start);
   }
 
@@ -98,7 +98,7 @@ class Tail {
   record(at: number, { signature, bytes }: { readonly signature: number; readonly bytes: number }): DataView {
     const slice = this.slice(at, at + bytes);
     const view = new DataView(slice.buffer, slice.byteOffset, bytes);
-    if (view.getUint32(0, true) !== signature) throw damaged('its directory is incomplete');
+    if (view.getUint32(0, true) !== signature) throw damagedWorkbook('its directory is incomplete');
     return view;
   }
 
@@ -112,7 +112,7 @@ class Tail {
   }
 }
 
-async function readTail(file: ByteSource): Promise<Tail> {
+async function readFileTail(file: ByteSource): Promise<FileTail> {
   const first: number[] = [];
   const kept: Uint8Array[] = [];
   let keptBytes = 0;
@@ -132,12 +132,12 @@ async function readTail(file: ByteSource): Promise<Tail> {
     bytes.set(slice, at);
     at += slice.length;
   }
-  return new Tail(bytes, end);
+  return new FileTail(bytes, end);
 }
 
-function findDirectory(tail: Tail): { readonly entries: number; readonly start: number } {
+function findDirectory(tail: FileTail): { readonly entries: number; readonly start: number } {
   const at = tail.findLast(END);
-  if (at === undefined) throw damaged('its end is missing');
+  if (at === undefined) throw damagedWorkbook('its end is missing');
   const end = tail.record(at, END);
   const [entries, start] = [end.getUint16(10, true), end.getUint32(16, true)];
   if (entries !== 0xffff && start !== IN_ZIP64) return { entries, start };
@@ -162,7 +162,7 @@ function zip64Fields(extra: Uint8Array): number[] {
   return [];
 }
 
-function partOf(name: string, header: DataView, zip64: number[]): ZipPart {
+function zipPart(name: string, header: DataView, zip64: number[]): ZipPart {
   if ((header.getUint16(8, true) & ENCRYPTED_FLAG) !== 0) {
     throw new WorkbookInvalidError('a password protects the ZIP archive of the XLSX file', {
       advice: 'Save it as XLSX without a password',
@@ -182,7 +182,7 @@ function partOf(name: string, header: DataView, zip64: number[]): ZipPart {
 function checkSize({ name, bytes, compressedBytes }: ZipPart): void {
   const isBomb = bytes > SMALL_PART_BYTES && bytes > compressedBytes * MAX_RATIO;
   if (bytes <= MAX_PART_BYTES && !isBomb) return;
-  throw tooLarge(`its part '${name}' grows from ${compressedBytes} to ${bytes} bytes`);
+  throw workbookTooLarge(`its part '${name}' grows from ${compressedBytes} to ${bytes} bytes`);
 }
 
 const LOCAL_HEADER = { signature: 0x04034b50, bytes: 30 };
@@ -199,11 +199,11 @@ export async function* readPart(file: ByteSource, part: ZipPart): AsyncGenerator
   let crc = ~0;
   for await (const slice of decompress(compressed, part)) {
     bytes += slice.length;
-    if (bytes > part.bytes) throw damaged(`part '${part.name}' is larger than its directory says`);
+    if (bytes > part.bytes) throw damagedWorkbook(`part '${part.name}' is larger than its directory says`);
     crc = nextCrc(crc, slice);
     yield slice;
   }
-  if (bytes !== part.bytes || ~crc >>> 0 !== part.crc) throw damaged(`part '${part.name}' was changed or cut`);
+  if (bytes !== part.bytes || ~crc >>> 0 !== part.crc) throw damagedWorkbook(`part '${part.name}' was changed or cut`);
 }
 
 /** Yields the bytes of a part as they are in the archive. */
@@ -227,13 +227,13 @@ async function* compressedSlices(file: ByteSource, part: ZipPart): AsyncGenerato
     yield wanted;
     if (left === 0) return;
   }
-  if (left > 0) throw damaged(`part '${part.name}' is incomplete`);
+  if (left > 0) throw damagedWorkbook(`part '${part.name}' is incomplete`);
 }
 
 /** The bytes of a local header after its fixed part. */
 function namesBytes(header: Uint8Array, { name }: ZipPart): number {
   const view = new DataView(header.buffer);
-  if (view.getUint32(0, true) !== LOCAL_HEADER.signature) throw damaged(`part '${name}' is not at its place`);
+  if (view.getUint32(0, true) !== LOCAL_HEADER.signature) throw damagedWorkbook(`part '${name}' is not at its place`);
   return view.getUint16(26, true) + view.getUint16(28, true);
 }
 
@@ -244,7 +244,7 @@ function decompress(slices: AsyncGenerator<Uint8Array>, { name, method }: ZipPar
     case DEFLATED:
       return inflate(slices, name);
     default:
-      throw damaged(`part '${name}' is compressed by a method that XLSX does not allow`);
+      throw damagedWorkbook(`part '${name}' is compressed by a method that XLSX does not allow`);
   }
 }
 
@@ -274,7 +274,7 @@ async function* inflate(slices: AsyncGenerator<Uint8Array>, name: string): Async
       yield value;
     }
   } catch {
-    throw failure === undefined ? damaged(`part '${name}' cannot be decompressed`) : failure.error;
+    throw failure === undefined ? damagedWorkbook(`part '${name}' cannot be decompressed`) : failure.error;
   } finally {
     await reader.cancel().catch(() => {});
   }
