@@ -1,8 +1,8 @@
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { partitionsToRead } from '../../inspection/proposal.ts';
-import type { TableSample } from '../../inspection/table-sample.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { storedItems } from '../../log/item-json.ts';
+import { partitionsToRead } from '../../proposal/proposal.ts';
+import type { TableSample } from '../../proposal/table-sample.ts';
 import { DynamoDbRequests } from './requests.ts';
 import type { DescribedTable } from './table-settings.ts';
 

@@ -5,8 +5,8 @@ import {
   type TableDescription,
 } from '@aws-sdk/client-dynamodb';
 import { UsageError } from '../../errors.ts';
-import type { KeyAttribute, TableKeys } from '../../inspection/table-sample.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
+import type { KeyAttribute, TableKeys } from '../../proposal/table-sample.ts';
 import type { SourceTable } from '../../revisions/source-table.ts';
 import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
 

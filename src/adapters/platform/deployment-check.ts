@@ -1,7 +1,7 @@
 import { ResourceNotFoundException } from '@aws-sdk/client-dynamodb';
 import { HeadBucketCommand, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { CredentialsError, DeploymentInvalidError, ResourceMissingError, UsageError } from '../../errors.ts';
-import type { TableKeys } from '../../inspection/table-sample.ts';
+import type { TableKeys } from '../../proposal/table-sample.ts';
 import { translateAwsError } from '../aws/aws-error.ts';
 import {
   type DescribedTable,

@@ -6,11 +6,11 @@ import {
   readTtlAttribute,
 } from '../../adapters/dynamodb/table-settings.ts';
 import { shellWord } from '../../errors.ts';
-import type { Misfit } from '../../inspection/misfits.ts';
-import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../inspection/proposal.ts';
-import type { TableSample } from '../../inspection/table-sample.ts';
 import { streamFilterOf } from '../../mapping/key-pattern.ts';
 import { parseMapping } from '../../mapping/schema-mapping.ts';
+import type { Misfit } from '../../proposal/misfits.ts';
+import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../proposal/proposal.ts';
+import type { TableSample } from '../../proposal/table-sample.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { command, examples, parse } from '../command.ts';
 import { count } from '../format.ts';

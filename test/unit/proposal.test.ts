@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { type Proposal, partitionsToRead, propose } from '../../src/inspection/proposal.ts';
-import type { TableKeys, TableSample } from '../../src/inspection/table-sample.ts';
 import type { Item } from '../../src/log/attribute.ts';
+import { type Proposal, partitionsToRead, propose } from '../../src/proposal/proposal.ts';
+import type { TableKeys, TableSample } from '../../src/proposal/table-sample.ts';
 
 const PK_SK: TableKeys = { partition: { name: 'pk', type: 'S' }, sort: { name: 'sk', type: 'N' } };
 const TEXT_SK: TableKeys = { ...PK_SK, sort: { name: 'sk', type: 'S' } };
