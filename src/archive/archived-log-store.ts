@@ -10,7 +10,6 @@ import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
 import { RecentFrames } from './recent-frames.ts';
 
-/** Archives that stay open. */
 const OPEN_ARCHIVES = 8;
 
 /**

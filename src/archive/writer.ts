@@ -20,7 +20,6 @@ export interface ArchiveOf {
   readonly endSegment: string;
 }
 
-/** Options for a part of an archive. */
 export interface PartOptions {
   /** The number of the first entry; 0 by default. */
   readonly from?: number;

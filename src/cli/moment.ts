@@ -12,7 +12,7 @@ import type { Environment } from './environment.ts';
 export const MOMENT_HELP = `
 --at 0/17 gives the state before entry 17 of segment 0. --at 2024-01-31T08:00:00Z gives the state after all entries up to
 that second. A time without an offset is UTC, and a date is its midnight. If the times of entries go back, because
-clocks disagree or the application gave times, it is the state at one of the places where they pass the time.`;
+clocks disagree or the application gave times, the state is from one of the positions at which they pass the time.`;
 
 /** The option for the state at a moment instead of the newest. */
 export function atOption() {

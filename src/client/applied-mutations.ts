@@ -23,7 +23,7 @@ interface Known {
 
 /**
  * Tells which numbered mutations took effect. A state only has the highest one of each client. For
- * a lower one, the entries of the log tell whether it was applied or overtaken.
+ * a lower one, the entries of the log show whether it was applied or overtaken.
  */
 export class AppliedMutations {
   readonly #source: EntrySource;
@@ -77,7 +77,7 @@ export class AppliedMutations {
     } catch (cause) {
       if (!isLogfoldError(cause) || !cause.stopsLog) throw cause;
       throw new MutationOvertakenError(
-        `mutation ${highest} of client '${client}' has been applied, and the log no longer tells whether mutation ${mutation} was applied before`,
+        `mutation ${highest} of client '${client}' has been applied, and the log no longer shows whether mutation ${mutation} was applied before`,
         { log, advice: 'Look whether the state has the change. If it has not, append it with a higher number', cause },
       );
     }

@@ -73,7 +73,7 @@ export class Document {
 
   /**
    * The current state, with the pending entries. The same object until the content changes. An
-   * append without a listener may replace it by an equal state.
+   * append without a listener may replace it with an equal state.
    */
   get state(): DocumentState {
     return this.#visible.state;
@@ -249,7 +249,8 @@ export class Document {
   /**
    * The state at a moment of the past, also in archived segments: before the entry at a position,
    * or after all entries up to a time, to the second. If the times of entries go back, it is the
-   * state at one of the places where they pass the time. Pending entries are not part of it.
+   * state from one of the positions at which they pass the time. Pending entries are not part of
+   * it.
    * @throws EntryNotFoundError if the log has no such position, or its entries have expired
    * @throws PositionInvalidError, UsageError if it is neither a position nor a valid date
    * @throws any error that stops a log, also after a bad entry at which the document has stopped

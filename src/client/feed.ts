@@ -47,7 +47,6 @@ export interface FeedGroupStatus extends FeedGroup {
 
 /** Milliseconds between two reads of the end of the feed. */
 const FOLLOW_MS = 1_000;
-/** Items of a batch. */
 const BATCH_SIZE = 100;
 
 /**

@@ -17,7 +17,6 @@ export type HistoryPlace =
   | { readonly row: number }
   | { readonly collection: string; readonly id: string };
 
-/** The keys of a place in a state. */
 export interface PlaceKeys {
   readonly keys: HistoryKeys;
   /** For a row: the column of a cell, by the cell's key. */

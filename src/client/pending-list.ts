@@ -78,7 +78,7 @@ export class PendingList implements Observable<readonly PendingEntry[]> {
     if (this.#removed > this.#entries.length / 2) this.replace(this.entries);
   }
 
-  /** Replaces the entries by those of them that still wait. */
+  /** Keeps only the entries that still wait. */
   replace(entries: readonly Pending[]): void {
     this.#entries = [...entries];
     this.#removed = 0;

@@ -87,7 +87,6 @@ export class Tail {
   }
 }
 
-/** A state with its tail. */
 export interface LoadedTail {
   readonly folder: StateFolder;
   readonly tail: Tail;

@@ -124,7 +124,7 @@ export class VisibleState {
     this.pending.close();
   }
 
-  /** Runs one change after the others. Then tells the listeners of the pending entries. */
+  /** Runs one change after the others. Then notifies the listeners of the pending entries. */
   async #changes(run: () => Promise<void>): Promise<void> {
     await this.#limit(async () => {
       try {

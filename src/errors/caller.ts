@@ -126,7 +126,6 @@ interface NewestDetails {
   readonly newestNumber?: number | undefined;
 }
 
-/** The numbers of a position. */
 interface EntryNumbers {
   readonly segment: number;
   readonly entry: number;

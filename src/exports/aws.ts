@@ -35,7 +35,7 @@ export interface AwsLogsOptions extends LogsSettings {
 const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3'] satisfies (keyof AwsLogsOptions)[];
 
 /**
- * The logs of two tables and a bucket. Sends no request: wrong names show with the first one. Share
+ * The logs of two tables and a bucket. Sends no request: the first one shows wrong names. Share
  * one object within a process.
  * @throws UsageError if an option is invalid
  */

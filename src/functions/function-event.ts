@@ -8,7 +8,6 @@ import type { Job } from '../workers/jobs/job.ts';
 import type { CompareResult } from '../workers/revisions/compare-table.ts';
 import type { SweepResult } from '../workers/sweep/sweep.ts';
 
-/** One delivery of a message. */
 export interface Delivery {
   readonly messageId: string;
   /** How often the message was delivered, this time included. */
@@ -26,7 +25,6 @@ export interface SnapshotLag {
   readonly seconds: number | undefined;
 }
 
-/** An event of the stream function. */
 export type StreamEvent =
   /** A record was turned into a job. */
   | { readonly kind: 'routed'; readonly record: StreamRecord; readonly job: RoutedJob }
@@ -114,7 +112,6 @@ export interface SweptAges {
   readonly dueSeconds: number;
 }
 
-/** An event of the replay function. */
 export interface ReplayEvent {
   readonly kind: 'replayed';
   readonly run: string;

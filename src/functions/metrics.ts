@@ -1,6 +1,5 @@
 import type { FunctionEvent } from './function-event.ts';
 
-/** One value of a metric. */
 export interface Metric {
   readonly name: string;
   readonly unit: 'Count' | 'Seconds' | 'Bytes';

@@ -34,7 +34,6 @@ export interface ReplayFunctionDeps extends BuildDeps {
   readonly report: (event: ReplayEvent) => void;
 }
 
-/** The answer to an invocation. */
 export type ReplayAnswer = { readonly log: LogId } & (
   | Replayed
   | (PartlyReplayed & {

@@ -3,7 +3,6 @@ import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import { checkBodyBytes, decodeEntryBody, decodeExternalBody } from './body.ts';
 import type { Entry } from './entry.ts';
 
-/** Objects that are requested ahead. */
 const OBJECTS_AHEAD = 16;
 /**
  * Bytes of the first request for an object, which also returns the object's size. Most bodies are

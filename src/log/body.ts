@@ -43,7 +43,7 @@ export function encodeBody(value: Value): Uint8Array {
 }
 
 /**
- * Decodes a stored body. Bytes are MessagePack or JSON text, and the first byte tells which. JSON
+ * Decodes a stored body. Bytes are MessagePack or JSON text, and the first byte says which. JSON
  * text starts with an ASCII character. In MessagePack, a first byte below 0x80 is a small integer
  * and the whole document. So several bytes that start below 0x80 are JSON, and all other bytes are
  * MessagePack. Numbers in JSON are doubles, as in `JSON.parse`.

@@ -11,7 +11,6 @@ import type { NewestCache } from './newest.ts';
  */
 export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, forMs: 120_000, baseMs: 20, capMs: 2_000 };
 
-/** The dependencies of a log client. */
 export interface LogClientDeps {
   readonly store: LogReader;
   readonly tables: EntryAppender;

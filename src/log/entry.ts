@@ -18,7 +18,7 @@ export interface EncodedBody {
   readonly bytes: Uint8Array;
 }
 
-/** Bytes of an entry's id. The id tells apart the few writers that meet at one position. */
+/** Bytes of an entry's id. The id distinguishes the few writers that meet at one position. */
 const ENTRY_ID_BYTES = 8;
 
 /** Values beside an entry's body. All names are free except two. */

@@ -36,7 +36,7 @@ export function guardRoot(entry: Entry): ForeignPart | undefined {
 /**
  * The Last Snapshot of a segment, if another program wrote it: it is not an entry number, the entry
  * that it names carries no root of logfold, or it is beyond the segment's last entry. Undefined
- * if there is none, and if the entry is missing, which tells nothing: it may have left the table.
+ * if there is none, and if the entry is missing, which proves nothing: it may have left the table.
  * Takes one request if Last Snapshot is a number, and another one if its entry is missing.
  * @throws SourceChangedError if the items of an application lack the entry that it names
  */

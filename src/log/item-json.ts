@@ -130,7 +130,6 @@ export class ItemJson {
     return values;
   }
 
-  /** Reads a string. */
   text(): string {
     const start = this.stringStart();
     const end = this.stringEnd(start);

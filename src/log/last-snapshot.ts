@@ -27,7 +27,6 @@ export async function findSnapshot(
   return (await searchSnapshot(store, log, notAfter)).snapshot;
 }
 
-/** The result of a search for a snapshot. */
 export interface SnapshotSearch {
   readonly snapshot: CompletedSnapshot | undefined;
   /** Parts of other programs that the search passed over. */

@@ -129,7 +129,6 @@ export interface SegmentReader {
   allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment>;
 }
 
-/** Reads entries. */
 export interface EntryReader {
   /**
    * Position, type and number of the last entry in a segment; undefined if the segment has none.

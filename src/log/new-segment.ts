@@ -11,7 +11,6 @@ import { type LogEnd, type Newest, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 
 export interface NewSegment {
-  /** Number of the new segment. */
   readonly segment: number;
   /** Position of its first entry, a Snapshot entry with a pending snapshot. */
   readonly position: Position;

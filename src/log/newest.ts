@@ -44,7 +44,7 @@ export class NewestCache {
     const known = this.#known.get(log);
     if (known === undefined) return undefined;
     const age = this.#now() - known.seenMs;
-    // A clock that was set back does not tell the age.
+    // A clock that was set back does not show the age.
     if (age >= 0 && age < TRUST_MS) return known;
     this.drop(log);
     return undefined;

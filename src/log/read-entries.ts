@@ -118,7 +118,6 @@ interface Rest {
   readonly mayBeOpen: boolean;
   /** Whether a consistent read looks for the newest entries of an open segment. */
   readonly isFresh: boolean;
-  /** The most entries. */
   readonly most: number;
 }
 

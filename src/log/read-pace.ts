@@ -16,7 +16,7 @@ const FIRST_RANGES = 2;
  * caller has. DynamoDB delivers 24 MB a second of one log, so 8 requests suffice up to 300 ms each.
  */
 const MOST_RANGES = 8;
-/** Concurrent ranges of a store that tells no sizes. */
+/** Concurrent ranges of a store that reports no sizes. */
 const UNSIZED_RANGES = 4;
 
 export interface PaceLimits {
@@ -37,7 +37,7 @@ export interface RangePlan {
 export interface RangeRead {
   readonly plan: RangePlan;
   readonly pages: number;
-  /** Entries of its longest page. */
+  /** Number of entries in its longest page. */
   readonly longest: number;
 }
 
@@ -67,7 +67,7 @@ export class ReadPace {
 
   /**
    * Ranges to request or hold concurrently, with the one that the caller reads. At least 1. Only 1
-   * until the first page tells how long the others should be.
+   * until the first page shows how long the others should be.
    */
   get ranges(): number {
     const { ranges = MOST_RANGES } = this.#limits;
@@ -92,7 +92,7 @@ export class ReadPace {
     this.#sizes = { bytes: before.bytes / 2 + bytes, entries: before.entries / 2 + items };
   }
 
-  /** A range returned entries whose size the store did not tell. */
+  /** A range returned entries whose size the store did not report. */
   readUntold(): void {
     this.#sizes = 'untold';
   }

@@ -78,7 +78,8 @@ export async function* entryPages<T>(
       const entry = isBefore ? -1 : entryOfItem(schedule, index);
       const place = { log, position: { segment: segment.segment, entry: Math.max(0, entry) }, index };
       const isWanted = !isBefore && entry >= from && entry < to;
-      // An item beside the range tells about a virtual entry, so it must fit the mapping too.
+      // An item next to the range says something about a virtual entry, so it must fit the mapping
+      // too.
       if (isFirstDue || !isWanted) toEntryItem(mapping, item, place);
       if (isFirstDue)
         await addVirtual(0, created === undefined ? timeOf(mapping, item, place) : { N: String(created) });

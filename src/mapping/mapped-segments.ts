@@ -17,7 +17,6 @@ const CONSISTENT: Consistency = { consistent: true };
 const END = Number.MAX_SAFE_INTEGER;
 const MAX_CACHED_SEGMENTS = 10_000;
 
-/** A segment of a mapped log. */
 export type MappedSegment = Segment & { readonly schedule: Schedule };
 
 /** The schedule of a segment, as far as it is certain. */

@@ -245,7 +245,6 @@ function isReadable(attribute: StoredAttribute | undefined): boolean {
   }
 }
 
-/** All attributes that the mapping does not name. */
 function unnamedAttributes({ names }: SchemaMapping, item: StoredItem): Attributes {
   const unnamed: Attributes = {};
   for (const name of Object.keys(item)) {

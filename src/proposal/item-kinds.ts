@@ -4,7 +4,6 @@ import { keyTextOf, type TableKeys, wholeText } from './table-sample.ts';
 /** How the sort keys of a kind are made. */
 export type SortForm =
   | { readonly form: 'none' }
-  /** Numbers. */
   | { readonly form: 'number' }
   /** Text that has digits at its end, or before a fixed text. */
   | { readonly form: 'digits'; readonly prefix: string; readonly suffix: string }

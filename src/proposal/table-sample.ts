@@ -1,12 +1,10 @@
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 
-/** A key attribute of a table. */
 export interface KeyAttribute {
   readonly name: string;
   readonly type: 'S' | 'N' | 'B';
 }
 
-/** The keys of a table. */
 export interface TableKeys {
   readonly partition: KeyAttribute;
   /** Undefined if the table has no sort key. */

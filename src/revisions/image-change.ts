@@ -8,7 +8,6 @@ export interface ImageChange extends StreamPlace {
    * the type `Service` and the principal `dynamodb.amazonaws.com`.
    */
   readonly change: 'Put' | 'Delete' | 'Expire';
-  /** The primary key of the item. */
   readonly keys: Item;
   /** Absent if the item did not exist. */
   readonly oldImage?: Item | undefined;

@@ -280,7 +280,6 @@ async function lastItemOf(
   throw new EntryNotFoundError('the application changed items while a build read them', { log, ...at });
 }
 
-/** Splits pages into steps of at most `most` entries. */
 async function* inSteps(pages: AsyncIterable<Entry[]>, most: number): AsyncGenerator<readonly Entry[]> {
   for await (const page of pages) {
     for (let from = 0; from < page.length; from += most) yield page.slice(from, from + most);

@@ -104,7 +104,7 @@ function factsOf({ reducer, mapping, state }: Omit<Root, 'stateHash'>): readonly
   return [reducer.name, reducer.version, mapping, ...stateTops(state).flatMap(({ count, weight }) => [count, weight])];
 }
 
-/** The last entry that a state folds, as far as its position tells. */
+/** The last entry that a state folds, as far as its position shows. */
 function lastFolded({ log, position: { segment, entry } }: Pick<Root, 'log' | 'position'>): Where {
   return { log, segment, entry: Math.max(0, entry - 1) };
 }

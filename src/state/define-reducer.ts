@@ -63,7 +63,7 @@ export type BodySchemas = { readonly [version: number]: StandardSchema };
 type EntryTypes = { readonly [type: string]: BodySchemas };
 type VersionOf<S extends BodySchemas> = keyof S & number;
 
-/** An entry of one type, with a checked body. Its version tells the type of the body. */
+/** An entry of one type, with a checked body. Its version decides the type of the body. */
 export type TypedEntry<S extends BodySchemas> = {
   [V in VersionOf<S>]: Omit<FoldEntry, 'version' | 'body'> & {
     readonly version: V;

@@ -40,7 +40,6 @@ export class EditedMap {
   #batch: EditBatch;
   /** The last map whose nodes were all saved. */
   #saved: BufferedTree | undefined;
-  /** Batches that are queued to be applied. */
   readonly #queued: EditBatch[] = [];
   #use: MapUse | undefined;
   #applied: Promise<void> = Promise.resolve();

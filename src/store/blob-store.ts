@@ -23,7 +23,6 @@ export interface BlobPart {
 
 /** An unfinished upload. Its process may or may not still be running. */
 export interface UploadInfo {
-  /** The key of the object. */
   readonly key: string;
   readonly id: string;
   /** When the upload began, in epoch milliseconds. */

@@ -21,7 +21,7 @@ export type ParsedKey =
   | { readonly kind: 'collected'; readonly name: LogName }
   | { readonly kind: 'condemned'; readonly name: LogName };
 
-/** The part of a key that tells the progress of one build from others of its log. */
+/** The part of a key that distinguishes the progress of one build from others of its log. */
 export interface ProgressPlace {
   readonly target: Position;
   /** When the Snapshot entry at `target` was written, in epoch seconds. */
@@ -97,7 +97,7 @@ export function isFileKey(key: string): boolean {
   return parseKey(key)?.kind === 'body';
 }
 
-/** The prefix of all archives of one log. They list in order of segment. */
+/** The prefix of all archives of one log. A listing returns them in order of segment. */
 export function archivePrefix(log: LogId): string {
   return `${logPrefix(log)}archives/`;
 }

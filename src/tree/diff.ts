@@ -12,7 +12,6 @@ export interface StoredTree {
   readonly tree: Tree;
 }
 
-/** The place of an item. */
 export interface Place {
   readonly leaf: Leaf;
   readonly index: number;
@@ -52,7 +51,7 @@ function topOf({ top }: Tree): Placed[] {
   return top === undefined ? [] : [{ key: at(top.keys, 0), ref: NodeRef.to(top) }];
 }
 
-/** Replaces the nodes of a level by their children. Lower nodes stay as they are. */
+/** Replaces the nodes of a level with their children. Lower nodes stay as they are. */
 async function open(store: NodeStore, places: readonly Placed[], level: number): Promise<Placed[]> {
   const nodes = await Promise.all(places.map(({ ref }) => store.load(ref)));
   return nodes.flatMap((node, i) => {

@@ -208,7 +208,6 @@ function find(free: Uint32Array, start: number): number {
 /** Approximate memory of a range, in bytes. */
 const RANGE_BYTES = 128;
 
-/** The range deletes of one batch. */
 export class RangeDeletes {
   readonly #kind: KeyKind;
   readonly #groups = new Map<string, DeleteGroup>();

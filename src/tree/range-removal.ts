@@ -49,7 +49,6 @@ export async function removeSets(
   return { map: remaining, rest: sets.length > 1 ? sortedUnique(rest) : rest };
 }
 
-/** Removes the keys of a set from a tree. */
 async function removeSet(store: NodeStore, tree: Tree, set: KeySet, atOnce: number): Promise<Tree> {
   let remaining = await removeWholeNodes(store, tree, set);
   let keys: Key[] = [];

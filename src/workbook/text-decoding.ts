@@ -2,7 +2,7 @@ type Decoder = InstanceType<typeof TextDecoder>;
 
 /** Bytes that are decoded together. Sources may give longer slices. */
 const SLICE_BYTES = 64 * 1024;
-/** Bytes that tell the encoding of a text, or the format of a file. */
+/** Bytes that reveal the encoding of a text, or the format of a file. */
 const FIRST_BYTES = 8;
 
 /**

@@ -280,7 +280,6 @@ async function* inflate(slices: AsyncGenerator<Uint8Array>, name: string): Async
   }
 }
 
-/** CRC-32 of ZIP. */
 const CRC_TABLE = Int32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte;
   for (let bit = 0; bit < 8; bit++) crc = (crc & 1) === 0 ? crc >>> 1 : (crc >>> 1) ^ 0xedb88320;

@@ -62,7 +62,7 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
   ['complete a snapshot', (store) => store.completeSnapshot(LOG, { segment: 0, entry: 0 }, root)],
   ['move Last Snapshot', (store) => store.advanceLastSnapshot(LOG, { position: { segment: 0, entry: 0 } })],
   [
-    'replace a root by a small one',
+    'replace a root with a small one',
     (store) => store.replaceRoot(LOG, { segment: 0, entry: 0 }, root, { key: 'logs/root' }),
   ],
   [

@@ -328,7 +328,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   ];
   const PAIRS = ROOTS.flatMap(([a, from]) => ROOTS.filter(([b]) => b !== a).map(([b, to]) => ({ a, b, from, to })));
 
-  test.each(PAIRS)('it replaces $a by $b, and nothing else of the entry', async ({ from, to }) => {
+  test.each(PAIRS)('it replaces $a with $b, and nothing else of the entry', async ({ from, to }) => {
     const log = await create();
     const position = { segment: 0, entry: 0 };
     const before = await entryNow(log, position);
@@ -340,7 +340,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   });
 
   test.each(PAIRS)(
-    'it replaces no root except $a by $b, and says whether the entry carries it',
+    'it replaces no root except $a with $b, and says whether the entry carries it',
     { tags: ['I2'] },
     async ({ from, to }) => {
       const log = await create();
@@ -362,7 +362,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     },
   );
 
-  test('it replaces no root without an entry, or by one that does not fit the item', async () => {
+  test('it replaces no root without an entry, or with one that does not fit the item', async () => {
     const log = await create();
     const [from, to] = [{ key: 'old' }, { inline: new Uint8Array(400 * 1024) }];
     const place = { segment: 0, entry: 7 };

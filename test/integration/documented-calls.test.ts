@@ -16,7 +16,7 @@ const EDITS = 5;
 
 let place: CliPlace;
 let logs: Logs;
-/** As another process opens the logs. */
+/** Opens the logs as another process would. */
 let others: Logs;
 /** A fed log with snapshots, whose first segments are archived and left the table. */
 let log: LogId;

@@ -90,7 +90,7 @@ describe('an answer that arrives damaged', () => {
   });
 
   test('is requested again if it stalls', async () => {
-    // A busy machine may let a sound answer look stalled too.
+    // A busy machine may make a sound answer look stalled too.
     const client = clientOf(sdkConfig({ idleMs: 300 }));
     const [page] = await query([{ ...SOUND, half: 'stalls' }, SOUND], client);
     expect(page?.items).toEqual([ITEM]);

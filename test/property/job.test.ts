@@ -109,7 +109,7 @@ describe('a job in a message', () => {
     );
   });
 
-  test('the group of a log is its UUID, or tells it from other logs', () => {
+  test('the group of a log is its UUID, or distinguishes it from other logs', () => {
     fc.assert(
       fc.property(anyLogs, anyLogs, (a, b) => {
         const group = (log: LogId) => jobMessage({ kind: 'collect', log }, 'id').group;

@@ -132,7 +132,7 @@ describe('keys of the bucket', () => {
         const parsed = parseKey(text);
         if (parsed === undefined) return;
         const { name, ...rest } = parsed;
-        // A name that is a hash does not tell the id. Another log with the same other parts has
+        // A name that is a hash does not show the id. Another log with the same other parts has
         // the rest of the key.
         const log = logOfName(name) ?? LOG;
         expect(keyOf({ ...rest, log }).replace(logName(log), name)).toBe(text);
@@ -272,7 +272,7 @@ describe('names of logs in keys', () => {
     );
   });
 
-  test('a name tells the id unless it is a hash, and only long ids have such names', () => {
+  test('a name shows the id unless it is a hash, and only long ids have such names', () => {
     fc.assert(
       fc.property(textLogs, (log) => {
         const name = logName(log);

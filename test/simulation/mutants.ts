@@ -1441,7 +1441,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'stale-records-believed',
-    fault: 'a reader of a mapped log takes a stale list of segments for the newest',
+    fault: 'a reader of a mapped log mistakes a stale list of segments for the newest',
     test: 'test/property/mapped-segments.test.ts',
     project: 'sources',
     edits: [

@@ -19,7 +19,7 @@ export interface SizedLogOptions {
 
 /**
  * A log with one segment, whose entries have the given sizes in bytes and no contents. Its pages
- * end at 1 MB, and it tells their sizes as the DynamoDB adapter does. It makes entries when they
+ * end at 1 MB, and it reports their sizes as the DynamoDB adapter does. It makes entries when they
  * are read, so a log may be larger than the memory.
  */
 export class SizedLog extends MemoryLogStore {

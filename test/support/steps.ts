@@ -1,7 +1,7 @@
 /**
  * Counts the steps of some work: the elements that array methods, spreads and loops visit or copy,
- * those of maps and sets, and the bytes that typed arrays copy. A loop over an index is not seen.
- * Counts do not depend on how fast the machine is.
+ * those of maps and sets, and the bytes that typed arrays copy. It does not see a loop over an
+ * index. Counts do not depend on how fast the machine is.
  *
  * A thread whose array methods were replaced stays slower. So the work runs in another thread: see
  * {@link stepsOf}.

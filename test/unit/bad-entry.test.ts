@@ -93,7 +93,7 @@ describe('a document with a bad entry', () => {
     await expectStopped(await live.open(STOP), [['before']], { segment: 0, entry: 2 });
   });
 
-  test('stops there if it was open before, and tells its listeners once', async () => {
+  test('stops there if it was open before, and notifies its listeners once', async () => {
     const live = await LiveLog.create();
     const document = await live.open(STOP);
     const seen: unknown[] = [];
@@ -109,7 +109,7 @@ describe('a document with a bad entry', () => {
     expect(seen).toEqual([{ segment: 0, entry: 3 }]);
   });
 
-  test('tells its listeners if nothing but a bad entry is new', async () => {
+  test('notifies its listeners if nothing but a bad entry is new', async () => {
     const live = await LiveLog.create();
     const document = await live.open(STOP);
     const { state } = document;

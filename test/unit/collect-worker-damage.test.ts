@@ -26,7 +26,7 @@ async function attempt(sheet: SheetLog, deps: Partial<CollectDeps> = {}): Promis
   return collectLog({ ...sheet.deps, ...deps }, sheet, { graceSeconds: GRACE_SECONDS, keepSnapshots: 'all' });
 }
 
-/** All objects but the note of how far collections have come, which tells the time. */
+/** All objects but the note of how far collections have come, which contains the time. */
 async function otherObjects(sheet: SheetLog) {
   return (await objectsIn(sheet.blobs)).filter(({ key }) => key !== collectedKey(sheet.log));
 }

@@ -388,7 +388,7 @@ describe('a listener runs only if the content changed:', () => {
     expect(listener.calls).toBe(1);
   });
 
-  test('it runs if the store does not tell whether the content is the same', async () => {
+  test('it runs if the store does not say whether the content is the same', async () => {
     const live = await LiveLog.create();
     await live.sheet.fill(40, 40, 200);
     await live.sheet.completed();
@@ -586,7 +586,7 @@ describe('mutate', () => {
     expect(live.waits.length).toBeGreaterThan(0);
   });
 
-  test('the list of pending entries tells its listeners of each change and each error', async () => {
+  test('the list of pending entries notifies its listeners of each change and each error', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
     live.interceptor = async () => {
@@ -605,7 +605,7 @@ describe('mutate', () => {
     expect(listener.calls).toBe(1);
   });
 
-  test('closing tells the listeners of the pending entries that none is left', async () => {
+  test('closing notifies the listeners of the pending entries that none is left', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
     live.interceptor = async () => {

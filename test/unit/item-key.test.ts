@@ -43,7 +43,7 @@ describe('the key of an item', () => {
     ['names that JavaScript sorts', ['2', '1'], { 1: { S: 'a' }, 2: { S: 'b' } }],
     ['names of prototypes', ['constructor', '__proto__'], { constructor: { S: 'a' }, ['__proto__']: { S: 'b' } }],
     ['a hash', ['id', 'at'], { at: { S: 'b' }, flag: { BOOL: true }, id: { S: 'a'.repeat(1100) }, other: { S: 'b' } }],
-  ])('tells the names of its attributes: %s', (_, names, item) => {
+  ])('states the names of its attributes: %s', (_, names, item) => {
     expect(keyNamesOf(itemKey({ keyNames: names }, item), item)).toEqual(names);
     expect(keyNamesOf('{"gone":{"S":"a"}}', item)).toBe(undefined);
   });

@@ -24,7 +24,7 @@ async function sizesOf(store: Pick<EntryReader, 'entries'>, log: LogId, range: S
   return { told, entries };
 }
 
-test('an archived log store and a reader with attributes pass on the sizes that the tables tell', async () => {
+test('an archived log store and a reader with attributes pass on the sizes that the tables report', async () => {
   const tables = new BilledLogStore(new MemoryLogStore(), () => undefined);
   const log = newLogId();
   const entries = [0, 1, 2].map((entry) => entryAt(log, { segment: 0, entry }));
@@ -42,7 +42,7 @@ test('an archived log store and a reader with attributes pass on the sizes that 
   }
 });
 
-/** The items of a table that tells sizes, of any request that asks for them. */
+/** The items of a table that reports sizes, of any request that asks for them. */
 function telling(items: MappedItems): MappedItems {
   return {
     newest: async (log, below, { onPage, ...consistency }: Parameters<MappedItems['pages']>[2]) => {
@@ -65,7 +65,7 @@ function telling(items: MappedItems): MappedItems {
   };
 }
 
-test('a mapped log tells of the pages of its items only, with the entries that they become', async () => {
+test('a mapped log reports the pages of its items only, with the entries that they become', async () => {
   const logs = new MappedLogs();
   const log = await logs.create(12);
   await logs.store.completeSnapshot(log, { segment: 0, entry: 6 }, { inline: Uint8Array.of(76, 71, 70) });

@@ -24,7 +24,7 @@ describe('the length of ranges', () => {
     expect(pace.next.entries).toBe(Math.ceil((0.95 * 2 ** 20) / ((25_000 + 1_000_000) / 1250)));
   });
 
-  test('a page without entries tells nothing about their size', () => {
+  test('a page without entries says nothing about their size', () => {
     const pace = sized();
     const before = pace.next;
     pace.read(page(0, 8192));
@@ -50,7 +50,7 @@ describe('the length of ranges', () => {
     expect(pace.next.pages).toBe(4);
   });
 
-  test('ranges of a store that tells no sizes get the length of a page', () => {
+  test('ranges of a store that reports no sizes get the length of a page', () => {
     const pace = new ReadPace({});
     const read = (pages: number, longest: number) => {
       pace.readUntold();
@@ -94,7 +94,7 @@ describe('the number of concurrent ranges', () => {
     expect(pace.ranges).toBe(2);
   });
 
-  test('it is 4 for a store that tells no sizes', () => {
+  test('it is 4 for a store that reports no sizes', () => {
     const pace = new ReadPace({});
     expect(pace.ranges).toBe(1);
     pace.readUntold();

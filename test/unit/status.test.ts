@@ -131,7 +131,7 @@ describe('status', () => {
       expect(whole).toMatchObject({ segments: 11, archived: 10, lagEntries: 0 });
     });
 
-    test('it tells expiring segments from expired ones', async () => {
+    test('it distinguishes expiring segments from expired ones', async () => {
       const { sheet, deps } = await leaving();
       expect(await logStatus(deps, sheet.log)).toMatchObject({ expiring: 1, expired: 5 });
       const segments = await segmentStatuses(deps, sheet.log);

@@ -96,7 +96,7 @@ describe('a sweep with a division policy', () => {
     await sheets.append(log, 20);
     const stopped = await sheets.divide(EVERY_FIVE);
     expect(stopped.sent.map(({ kind }) => kind)).toEqual(['snapshot']);
-    // The alarm of stopped logs tells of it.
+    // The alarm of stopped logs reports it.
     expect(stopped).toMatchObject({ stopped: 1, longestTail: 26, undivided: 0 });
   });
 

@@ -447,7 +447,7 @@ describe('the sweep function', () => {
       ages: undefined,
     });
     expect(found.filter(({ kind }) => kind === 'collect')).toEqual([{ kind: 'collect', log: first }]);
-    // From then on it begins at the beginning.
+    // Later sweeps start at the beginning.
     swept.slowMs = 0;
     expect(await swept.run({}, { id: 'last' })).toMatchObject({ logs: 100 });
   });

@@ -11,7 +11,6 @@ export type ChangingSegment = SegmentPlace & {
   readonly expiry: Expiring | Extract<Expiry, { readonly state: 'on hold' }>;
 };
 
-/** A change of one item of a segment. */
 export interface ItemChange {
   readonly table: string;
   readonly key: Item;

@@ -41,7 +41,7 @@ function isAnswer(text: string): boolean {
   }
 }
 
-/** The reason why `fetch` failed. Only its cause tells. */
+/** The reason why `fetch` failed. Only its cause shows it. */
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   return cause instanceof Error ? cause.message : String(cause);

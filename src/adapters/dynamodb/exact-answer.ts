@@ -7,7 +7,6 @@ type Middleware = <Request, Result extends { readonly response: unknown; readonl
   next: (request: Request) => Promise<Result>,
 ) => (request: Request) => Promise<Result>;
 
-/** A command of the SDK. */
 interface Command {
   readonly middlewareStack: {
     addRelativeTo(

@@ -174,7 +174,7 @@ export class DynamoDbMappedItems implements MappedItems {
     const last = Math.min(to - 1, maxIndex(this.#mapping));
     if (from > last) return;
     // The range of the first item begins at the number 0. If the mapping counts from 1, an item
-    // with that number is refused. Otherwise nothing would tell that the log lacks it.
+    // with that number is refused. Otherwise nothing would show that the log lacks it.
     const first = from === 0 ? -this.#mapping.sortKey.first : from;
     const input = {
       TableName: this.#table,

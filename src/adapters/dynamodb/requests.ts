@@ -59,7 +59,6 @@ const BATCH_RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
 /** DynamoDB processed only part of a batch because throughput was short. */
 class UnprocessedError extends StoreUnavailableError {}
 
-/** An item to create. */
 export interface NewItem {
   readonly table: string;
   readonly item: Item;

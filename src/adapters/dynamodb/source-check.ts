@@ -17,7 +17,8 @@ export interface RevisionsDeployment {
 
 /**
  * Finds and checks the plain table of a deployment, in one request. The stream may have been turned
- * off or replaced: its last records are still worth recording. {@link requireCurrentStream} tells.
+ * off or replaced: its last records are still worth recording. {@link requireCurrentStream} reports
+ * that.
  * @throws DeploymentInvalidError if the table does not exist or belongs to logfold, or if the
  * stream does not carry both images; it names the template's parameter
  * @throws the errors of DynamoDB, translated: without the keys of the table nothing can be recorded

@@ -24,7 +24,6 @@ export const OWN_TTL_ATTRIBUTE = 'X';
 /** A table as DynamoDB describes it. */
 export interface DescribedTable {
   readonly keys: TableKeys;
-  /** The names of the keys. */
   readonly keyNames: SourceTable['keyNames'];
   /** Such as `ACTIVE`. */
   readonly status: string | undefined;

@@ -36,7 +36,6 @@ interface Message {
   receiveCount: number;
   /** Invisible before this moment. */
   visibleAt: number;
-  /** The next message of the group. */
   next: Message | undefined;
 }
 
@@ -310,7 +309,6 @@ export class MemoryJobQueue implements JobQueue {
     }
   }
 
-  /** The closed group that opens next. */
   #nextClosed(): { readonly key: number; readonly item: Group } | undefined {
     let next = this.#closed.peek();
     while (next !== undefined && (next.item.opensAt !== next.key || next.item.first === undefined)) {
@@ -341,7 +339,6 @@ export class MemoryJobQueue implements JobQueue {
   }
 }
 
-/** The first messages of a group, at most `count`. */
 function firstOf(group: Group, count: number): Message[] {
   const messages: Message[] = [];
   for (let each = group.first; each !== undefined && messages.length < count; each = each.next) messages.push(each);

@@ -204,7 +204,7 @@ async function requireBucket({ s3, bucket }: CheckedDeployment, limit: RequestLi
   throw invalidBucket(bucket, `a bucket in region ${region}, but the functions run in ${here}`, undefined);
 }
 
-/** The answer to a HEAD request has no body, so only its status and headers tell the reason. */
+/** The answer to a HEAD request has no body, so only its status and headers show the reason. */
 function regionFromError(error: unknown, { bucket, here }: { readonly bucket: string; readonly here: string }): string {
   if (!(error instanceof S3ServiceException)) throw translateAwsError(error, `bucket '${bucket}'`);
   const { httpStatusCode: status } = error.$metadata;

@@ -37,7 +37,6 @@ import { checkS3Key, isNamed, rangeHeader, sizeOf } from './request.ts';
 
 /** Concurrent uploads of parts of one stream. */
 const CONCURRENT_PARTS = 2;
-/** Concurrent HEAD requests. */
 const CONCURRENT_HEADS = 16;
 const RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
 
@@ -289,7 +288,7 @@ export class S3BlobStore implements BlobStore {
       const versionId = VersionId === 'null' ? undefined : VersionId;
       return { bytes: ContentLength, modified: LastModified.getTime(), version: ETag, versionId };
     } catch (error) {
-      // The answer to a HEAD request has no body, so only its status tells the reason.
+      // The answer to a HEAD request has no body, so only its status shows the reason.
       if (error instanceof S3ServiceException && error.$metadata.httpStatusCode === 403) {
         throw new CredentialsError(`no access to '${key}' in bucket '${this.#bucket}'`, {
           advice: 'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',

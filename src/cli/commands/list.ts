@@ -11,7 +11,6 @@ import { namesOf, SETTINGS_FILE, type Settings } from '../settings.ts';
 /** Logs that are read at the same time. */
 const CONCURRENCY = 16;
 
-/** A log in the list. */
 interface Listed {
   readonly log: string;
   readonly names: readonly string[];

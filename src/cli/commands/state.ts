@@ -92,7 +92,6 @@ async function describeState(state: DocumentState, { position, snapshot }: Omit<
 
 interface MapSummary {
   readonly map: string;
-  /** The kind of its keys. */
   readonly keys: string;
   readonly items: number;
   /** Whether the map has exactly this many items. If not, buffered edits may add or remove some. */

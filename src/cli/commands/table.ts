@@ -46,7 +46,7 @@ it stopped.
 With --local, the changes are in the stream until 'logfold work --revisions-of TABLE' takes them. Run that command with
 --until-idle first. Then no change is on its way, and compare can look again immediately, with --wait 0s.
 
-Without --per, the logs that exist tell whether items or partition keys have logs. If there are none yet, compare makes
+Without --per, the existing logs show whether items or partition keys have logs. If there are none yet, compare makes
 logs of items: give --per partition if the deployment has RevisionsPer=partition.`;
 
 const ACTIONS = ['export', 'revisions', 'compare'] as const;

@@ -14,7 +14,6 @@ const VERSIONS_MAP = 'logfold:versions';
 /** The newest change of each item, also of a deleted one, under {@link changeKey}. */
 const CHANGES_MAP = 'logfold:changes';
 
-/** The maps of a draft with collections. */
 export interface CollectionMaps {
   readonly scalars: DraftMap;
   readonly items: DraftMap;

@@ -14,7 +14,6 @@ import {
   readItemVersion,
 } from './collection-maps.ts';
 
-/** An item of a collection. */
 export interface CollectionItem {
   readonly id: string;
   /** Number of its changes, from 1. Goes on if the item is deleted and put again. */
@@ -80,7 +79,6 @@ export class Collections {
   }
 }
 
-/** One collection of a state. */
 export class Collection {
   readonly name: string;
   readonly #maps: CollectionMaps;

@@ -13,7 +13,6 @@ export type CollectionsEntryType = keyof typeof COLLECTIONS_ENTRY_VERSIONS;
 /** Limits of names and ids, in UTF-16 code units. */
 const [MAX_COLLECTION_LENGTH, MAX_ID_LENGTH] = [256, 512];
 
-/** The place of an item. */
 export interface ItemPlace {
   readonly collection: string;
   readonly id: string;

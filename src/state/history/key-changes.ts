@@ -90,7 +90,6 @@ export async function* realChanges(changes: AsyncIterable<KeyChange>): AsyncGene
 /** Records the changes of a few keys in memory, while a reducer folds a log without a history. */
 export class KeyRecorder implements ChangeRecorder {
   readonly #keys: HistoryKeys;
-  /** The keys of a range. */
   readonly #range: KeySet | undefined;
   readonly #changes = new Map<Key, KeyChange[]>();
   #entry: FoldEntry | undefined;

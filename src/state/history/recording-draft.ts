@@ -20,7 +20,7 @@ export interface ChangeRecorder {
 }
 
 /**
- * The fold of a reducer that tells a recorder each change that took effect.
+ * The fold of a reducer that reports each effective change to a recorder.
  * @param recorderOf called once per draft
  */
 export function recordingFold(reducer: Reducer, recorderOf: (draft: ReducerDraft) => ChangeRecorder): Reducer['fold'] {
@@ -38,7 +38,7 @@ export function recordingFold(reducer: Reducer, recorderOf: (draft: ReducerDraft
 }
 
 /**
- * A draft that tells a recorder each change that took effect. Leaves out maps for bookkeeping, and
+ * A draft that reports each effective change to a recorder. Leaves out maps for bookkeeping, and
  * maps whose options have `history: false`.
  */
 export class RecordingDraft implements ReducerDraft {
@@ -64,7 +64,7 @@ export class RecordingDraft implements ReducerDraft {
   }
 }
 
-/** A map that tells a recorder each change that took effect. */
+/** A map that reports each effective change to a recorder. */
 class RecordingMap implements DraftMap {
   readonly #name: string;
   readonly #map: DraftMap;

@@ -2,7 +2,6 @@ import type { RangeDelete } from '../../tree/range-delete.ts';
 
 /** Rows of a sheet. Ids and positions go from 0 up to but not including this. */
 export const MAX_ROWS = 2 ** 32;
-/** Columns of a sheet. */
 export const MAX_COLUMNS = 2 ** 20;
 /** The map of a sheet's cells. */
 export const CELLS_MAP = 'cells';

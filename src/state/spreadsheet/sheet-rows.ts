@@ -13,7 +13,7 @@ export function cellText(value: Value | undefined): string {
 }
 
 /**
- * The rows of a sheet from the start of a span to the last row with a cell, each as texts without
+ * The rows of a sheet from the start of a span to the last row with a cell, each as strings without
  * the empty cells at its end. Makes rows on demand, so it streams sheets of any size.
  */
 export async function* sheetRows(sheet: Sheet, rows?: Span, columns?: Span): AsyncGenerator<string[]> {

@@ -47,7 +47,6 @@ export interface JobDeps
   readonly requireReducer?: (log: LogId) => Promise<void>;
 }
 
-/** The result of a job. */
 export type JobResult =
   | SnapshotResult
   | DivideResult

@@ -45,7 +45,6 @@ export interface DivideDeps {
   readonly division: DivisionPolicy;
 }
 
-/** The result of a divide job. */
 export type DivideResult =
   /**
    * A Snapshot entry was appended, alone or as the first entry of a new segment. In a mapped log it

@@ -53,7 +53,6 @@ export interface CollectOptions extends Pick<RetentionPolicy, 'graceSeconds' | '
   readonly dryRunAt?: number | undefined;
 }
 
-/** The result of a collection. */
 export type CollectResult =
   | (ReaperTallies & {
       readonly outcome: 'collected';

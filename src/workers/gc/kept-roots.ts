@@ -13,7 +13,6 @@ import type { SnapshotStores } from '../../snapshot/snapshots.ts';
 import { findBlob } from '../../store/blob-store.ts';
 import { archivePrefix, parseKey, rootPrefix } from '../../store/keys.ts';
 
-/** A root whose chunks are kept. */
 export interface KeptRoot {
   readonly position: Position;
   readonly ref: RootRef;

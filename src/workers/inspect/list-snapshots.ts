@@ -14,7 +14,6 @@ import { keepsRoot } from '../gc/kept-roots.ts';
 
 export type ListSnapshotsDeps = SnapshotStores & { readonly types: ReservedTypes };
 
-/** A Snapshot entry and its snapshot. */
 export interface ListedSnapshot {
   readonly position: Position;
   /** Epoch seconds; null if the entry cannot be read. */

@@ -47,7 +47,6 @@ export interface LogStatus {
   readonly foreign: PartCounts;
 }
 
-/** The status of one segment of a log. */
 export interface SegmentStatus {
   readonly segment: number;
   /** All entries of the segment, including archived and expired ones. */

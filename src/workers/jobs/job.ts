@@ -127,7 +127,6 @@ export type QueueName = (typeof QUEUE_NAMES)[number];
 
 export const QUEUE_NAMES = ['snapshot', 'maintenance'] as const;
 
-/** The part of a queue that sends jobs. */
 export type JobSender = Pick<JobQueue, 'send'>;
 
 /**
@@ -144,7 +143,6 @@ export function jobQueues(queues: Readonly<Record<QueueName, JobSender>>): JobSe
   };
 }
 
-/** The queue for jobs of each kind. */
 export const QUEUE_OF: Readonly<Record<Job['kind'], QueueName>> = {
   snapshot: 'snapshot',
   divide: 'snapshot',

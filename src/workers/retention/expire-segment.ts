@@ -108,7 +108,7 @@ export async function expireSegment(
     deps.onEntries?.(reached);
     if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, expiring, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
-    // Does not stop directly after the end, since a continuation could not tell that further
+    // Does not stop directly after the end, since a continuation could not know that further
     // entries are after it.
     const atEnd = lastType === deps.types.endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
@@ -123,7 +123,6 @@ export async function expireSegment(
   return { outcome: 'expired', segment: number, entries, expires };
 }
 
-/** A segment with its announced expiry. */
 type AnnouncedSegment = Segment & ExpiringSegment;
 
 /**

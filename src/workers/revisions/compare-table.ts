@@ -116,7 +116,7 @@ class CompareRun {
   readonly rest: { readonly items: ScanPlace[]; readonly logs: ScanPlace[] };
   readonly #deps: CompareDeps;
   readonly #source: string;
-  /** Epoch seconds; undefined until a request has told the time of the service. */
+  /** Epoch seconds; undefined until a request has returned the time of the service. */
   #began: number | undefined;
   readonly #looks: FirstLooks;
   /** Undefined if differences wait for a later run. */

@@ -8,12 +8,12 @@ import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { keyNamesOf } from '../../state/items/item-key.ts';
 import { type ItemsState, liveItems, sourceTableOf } from '../../state/items/items.ts';
 
-/** So many logs tell what the logs of a deployment are. */
+/** This many logs show what the logs of a deployment are. */
 const SAMPLE = 32;
 
 /**
- * Whether a log has the revisions of an item or of a partition key. Its id tells, with any of its
- * items. Undefined if no item exists, or if the log has another id.
+ * Whether a log has the revisions of an item or of a partition key. Its id shows this, with any of
+ * its items. Undefined if no item exists, or if the log has another id.
  */
 export async function logKind(
   platform: LoadDeps['platform'],
@@ -31,7 +31,7 @@ export async function logKind(
 
 /**
  * Whether items or partition keys of a table have logs, by the first logs that are found; undefined
- * if none of them tells.
+ * if none of them shows it.
  * @throws UsageError if there are logs of both kinds
  */
 export async function recordedKind(
@@ -43,7 +43,7 @@ export async function recordedKind(
   for await (const { log, segment } of deps.tables.allSegments()) {
     if (segment !== START.segment || log === FEED_LOG) continue;
     const found = await kindOf(deps, table, log).catch((error: unknown) => {
-      // Another log tells.
+      // Another log shows it.
       if (!isOfOneLog(error)) throw error;
       return undefined;
     });

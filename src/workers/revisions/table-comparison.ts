@@ -23,9 +23,7 @@ const PARALLEL_LOGS = 32;
 const LOGS_AHEAD = 8;
 
 export interface ComparisonDeps {
-  /** The source table. */
   readonly items: SourceItems;
-  /** The logs with its revisions. */
   readonly logs: RevisionLogs;
   /** The tables that hold these logs. */
   readonly tables: Pick<TableReader, 'allSegments'>;

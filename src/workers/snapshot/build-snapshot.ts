@@ -63,7 +63,6 @@ interface Work {
   readonly rootBytes: number;
 }
 
-/** The result of a snapshot job. */
 export type SnapshotResult =
   | (Work & {
       readonly outcome: 'built';

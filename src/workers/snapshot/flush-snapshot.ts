@@ -13,7 +13,6 @@ import type { FlushJob } from '../jobs/job.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { loadDuplicate, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
 
-/** The result of a flush job. */
 export type FlushResult =
   | {
       readonly outcome: 'flushed';

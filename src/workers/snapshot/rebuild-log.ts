@@ -31,7 +31,6 @@ interface RebuildCounts {
   readonly passedOver?: readonly string[] | undefined;
 }
 
-/** The result of a rebuild job. */
 export type RebuildResult =
   | (RebuildCounts & Newest & { readonly outcome: 'rebuilt' })
   /** The time was up; the job needs a continuation. */

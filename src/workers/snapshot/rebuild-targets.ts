@@ -13,7 +13,6 @@ import { requireSnapshotEntry } from './snapshot-entry.ts';
 
 type RebuildTargetDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
 
-/** A snapshot to rebuild. */
 export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
   /** Its segment, if the segment is archived. */
   readonly archived?: Segment;

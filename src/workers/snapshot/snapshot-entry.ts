@@ -71,7 +71,7 @@ export interface PublishDeps extends SnapshotStores {
  * @param id that of the entry, if it has one
  * @param replaces the part of another program that the root replaces
  * @returns the root that the entry carries afterwards, which may be that of a duplicate; a part if
- * another program wrote onto the entry meanwhile
+ * another program wrote onto the entry in the meantime
  */
 export async function nameRoot(
   { store, tables }: PublishDeps,

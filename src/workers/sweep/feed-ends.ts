@@ -9,7 +9,6 @@ import { queryNewest } from '../../log/newest.ts';
 import type { FeedWriter, LogEnd } from '../feed/feed-writer.ts';
 import { createdOf, type Finder, isYoung, STREAM_SECONDS, type SweptLog, type Youth } from './finder.ts';
 
-/** An end that a sweep found. */
 export interface FoundEnd {
   readonly position: Position;
   /** The newest entry that the sweep saw, also if it is young. */

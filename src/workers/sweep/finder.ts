@@ -19,7 +19,6 @@ export interface Finder {
   find(): Promise<void>;
 }
 
-/** A due job. */
 export interface DueJob {
   readonly job: Job;
   /** Completes "because …". */

@@ -441,7 +441,7 @@ class FeedHistory {
     for await (const item of world.reader(world.operator()).read({ from: 0 })) {
       if (item.checkpoint < checkpoint) throw new Error(`checkpoint ${item.checkpoint} follows ${checkpoint}`);
       checkpoint = item.checkpoint;
-      // A reader passes over what comes again if a snapshot of the feed tells it.
+      // A reader passes over what comes again if a snapshot of the feed shows it.
       if (checkpoint <= last) continue;
       const number = next.get(item.log) ?? 0;
       const at = `${item.log}/${formatPosition(item.entry.position)}`;
