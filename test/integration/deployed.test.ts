@@ -702,7 +702,7 @@ const RARE = [
   'SnapshotFunction: dynamodb:ConditionCheckItem (CheckEntries)',
   // The feed does with these what a log does. A rebuild of the feed replaces a flushed snapshot, an
   // epoch expires without an archive, and an epoch moves while it is flushed.
-  'SnapshotFunction: dynamodb:ConditionCheckItem (CheckFeed)',
+  'SnapshotFunction: dynamodb:ConditionCheckItem (DivideFeed)',
   // A rebuild that writes an archive again, if an upload of several parts fails.
   'SnapshotFunction: s3:AbortMultipartUpload (WriteObjects)',
   'MaintainFunction: dynamodb:DeleteItem (ExpireFeed)',

@@ -20,6 +20,8 @@ const PARTS = [
   'docs',
   'README.md',
   'template.yaml',
+  'feed.yaml',
+  'revisions.yaml',
   'monitoring.yaml',
   'package.json',
   'vitest.config.ts',

@@ -1,8 +1,8 @@
 import { compileFunction } from 'node:vm';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { deployedFunctions } from '../support/deployed/deployed-functions.ts';
-import { type Resource, readTemplate, type Stack } from '../support/deployed/template.ts';
+import { type DeployedFunction, deployedFunctions } from '../support/deployed/deployed-functions.ts';
+import { alarmsOf, type Resource, readTemplate, type Stack } from '../support/deployed/template.ts';
 
 const MINUTE = 60;
 
@@ -121,18 +121,19 @@ const END = DEPLOYED + 5 * DAY;
 const SCHEDULES = [15 * MINUTE, HOUR, DAY];
 
 let stack: Stack;
-let monitoring: Stack;
-let services: ReadonlyMap<string, string>;
+let functions: ReadonlyMap<string, DeployedFunction>;
 
 beforeAll(() => {
   // With a division policy, the feed and revisions the stack has every alarm.
   const RevisionsStreamArn = 'arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-01-02T03:04:05.678';
   stack = readTemplate().expand({ parameters: { SnapshotEveryEntries: '100', Feed: 'on', RevisionsStreamArn } });
-  monitoring = stack.nested('MonitoringStack');
-  services = new Map(
-    [...deployedFunctions(stack)].map(([id, { environment }]) => [id, environment.POWERTOOLS_SERVICE_NAME ?? '']),
-  );
+  functions = deployedFunctions(stack);
 });
+
+/** The name under which a function reports metrics. */
+function serviceOf(id: string): string {
+  return functions.get(id)?.environment.POWERTOOLS_SERVICE_NAME ?? '';
+}
 
 interface Sweep {
   readonly failed?: number;
@@ -189,7 +190,7 @@ class Deployment {
       OldestUnsnapshottedSeconds: oldest,
     };
     for (const [name, value] of Object.entries(found)) {
-      this.metrics.report('logfold', name, services.get('SweepFunction') ?? '', at, value);
+      this.metrics.report('logfold', name, serviceOf('SweepFunction'), at, value);
     }
   }
 
@@ -203,8 +204,9 @@ class Deployment {
   }
 
   invoke(id: string, at: number, errors = 0): void {
-    this.metrics.report('AWS/Lambda', 'Invocations', stack.ref(id), at, 1);
-    this.metrics.report('AWS/Lambda', 'Errors', stack.ref(id), at, errors);
+    const name = functions.get(id)?.name ?? '';
+    this.metrics.report('AWS/Lambda', 'Invocations', name, at, 1);
+    this.metrics.report('AWS/Lambda', 'Errors', name, at, errors);
   }
 
   /** Evaluates an alarm each hour. @returns the times at which it is in ALARM */
@@ -215,7 +217,7 @@ class Deployment {
 }
 
 function alarm(id: string): Resource {
-  const found = monitoring.resources.get(id);
+  const found = alarmsOf(stack).find((each) => each.id === id);
   if (found === undefined) throw new Error(`no alarm ${id}`);
   return found;
 }
@@ -225,7 +227,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     const deployment = new Deployment();
     deployment.sweeps(every);
     for (let at = DEPLOYED; busy && at < END; at += HOUR) deployment.invoke('StreamFunction', at);
-    for (const { id } of monitoring.ofType('AWS::CloudWatch::Alarm')) expect(deployment.alarms(id), id).toEqual([]);
+    for (const { id } of alarmsOf(stack)) expect(deployment.alarms(id), id).toEqual([]);
   });
 
   test.each([
@@ -304,10 +306,10 @@ function comparisons(found: (at: number) => Readonly<Record<string, number>>, ch
   for (let at = DEPLOYED + HOUR; at < END; at += DAY) {
     deployment.invoke('RevisionsFunction', at);
     for (const [name, value] of Object.entries(found(at))) {
-      deployment.metrics.report('logfold', name, services.get('RevisionsFunction') ?? '', at, value);
+      deployment.metrics.report('logfold', name, serviceOf('RevisionsFunction'), at, value);
     }
   }
-  const mapping = stack.ref('RevisionsFunctionStream');
+  const mapping = stack.nested('RevisionsStack').ref('RevisionsFunctionStream');
   for (let at = DEPLOYED; at < changesUntil; at += HOUR) {
     deployment.metrics.report('AWS/Lambda', 'InvokedEventCount', mapping, at, 3);
   }
@@ -347,22 +349,16 @@ test.each([
 ])('FeedFailing with %i failures of the stream function in an hour: %s', (failures, goesOff) => {
   const deployment = new Deployment();
   for (let i = 0; i < failures; i++) {
-    deployment.metrics.report(
-      'logfold',
-      'FeedFailures',
-      services.get('StreamFunction') ?? '',
-      DEPLOYED + i * MINUTE,
-      1,
-    );
+    deployment.metrics.report('logfold', 'FeedFailures', serviceOf('StreamFunction'), DEPLOYED + i * MINUTE, 1);
   }
   expect(deployment.alarms('FeedFailingAlarm')).toEqual(goesOff ? [DEPLOYED + HOUR] : []);
 });
 
 test('Throttles watches every function, and RevisionsErrors that of revisions', () => {
-  for (const id of deployedFunctions(stack).keys()) {
+  for (const { id, name } of functions.values()) {
     const deployment = new Deployment();
     for (let at = DEPLOYED; at < END; at += MINUTE) {
-      deployment.metrics.report('AWS/Lambda', 'Throttles', stack.ref(id), at, 1);
+      deployment.metrics.report('AWS/Lambda', 'Throttles', name, at, 1);
     }
     const alarmOf = id === 'RevisionsFunction' ? 'RevisionsErrorsAlarm' : 'ThrottlesAlarm';
     expect(deployment.alarms(alarmOf).length, id).toBeGreaterThan(100);
@@ -370,7 +366,7 @@ test('Throttles watches every function, and RevisionsErrors that of revisions', 
 });
 
 test('no alarm evaluates more than a day, or more than a week with periods of an hour', () => {
-  for (const { id, properties } of monitoring.ofType('AWS::CloudWatch::Alarm')) {
+  for (const { id, properties } of alarmsOf(stack)) {
     const periods = [...JSON.stringify(properties).matchAll(/"Period":(\d+)/g)].map(([, seconds]) => Number(seconds));
     for (const period of periods) {
       const seconds = period * Number(properties.EvaluationPeriods);

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
 import { buildFunctions } from '../../../handlers/bundle.ts';
+import { deployedFunctions } from './deployed-functions.ts';
 import type { Stack } from './template.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
@@ -37,14 +38,12 @@ export interface Bundle {
  */
 export async function buildBundles(stack: Stack, directory: string): Promise<ReadonlyMap<string, Bundle>> {
   const { outputs } = await buildFunctions(directory);
-  const bundles = stack
-    .ofType('AWS::Serverless::Function')
-    .map(async ({ id, properties }): Promise<[string, Bundle]> => {
-      const { CodeUri, Handler } = z.object({ CodeUri: z.string(), Handler: z.string() }).parse(properties);
-      const code = relative(BUILD, resolve(ROOT, CodeUri));
-      const file = join(directory, code, `${Handler.slice(0, Handler.lastIndexOf('.'))}.mjs`);
+  const bundles = [...deployedFunctions(stack).values()].map(
+    async ({ id, code, handler }): Promise<[string, Bundle]> => {
+      const folder = join(directory, relative(BUILD, resolve(ROOT, code)));
+      const file = join(folder, `${handler.slice(0, handler.lastIndexOf('.'))}.mjs`);
       const output = outputs[relative(ROOT, file)];
-      if (output === undefined) throw new Error(`npm run build does not create ${CodeUri} with the handler ${Handler}`);
+      if (output === undefined) throw new Error(`npm run build does not create ${code} with the handler ${handler}`);
       const map = await readFile(`${file}.map`);
       const { sources } = mapSchema.parse(JSON.parse(map.toString()));
       return [
@@ -58,6 +57,7 @@ export async function buildBundles(stack: Stack, directory: string): Promise<Rea
           imports: [...new Set(output.imports.map((each) => each.path))].sort(),
         },
       ];
-    });
+    },
+  );
   return new Map(await Promise.all(bundles));
 }

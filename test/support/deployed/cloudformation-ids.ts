@@ -25,6 +25,7 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
       return `uuid-of-${id}`;
     case 'AWS::DynamoDB::Table':
     case 'AWS::Serverless::Function':
+    case 'AWS::Lambda::Function':
     case 'AWS::IAM::Role':
     case 'AWS::Logs::LogGroup':
     case 'AWS::CloudWatch::Alarm':
@@ -46,7 +47,6 @@ export function attributeOf(
   type: string,
   { region, account }: Place,
 ): string {
-  if (type === 'AWS::CloudFormation::Stack' && name.startsWith('Outputs.')) return `${ref}-${name}`;
   const regional = (service: string, rest: string): string => `arn:aws:${service}:${region}:${account}:${rest}`;
   switch (`${type} ${name}`) {
     case 'AWS::SQS::Queue Arn':
@@ -60,6 +60,7 @@ export function attributeOf(
     case 'AWS::DynamoDB::Table StreamArn':
       return regional('dynamodb', `table/${ref}/stream/2026-01-01T00:00:00.000`);
     case 'AWS::Serverless::Function Arn':
+    case 'AWS::Lambda::Function Arn':
       return regional('lambda', `function:${ref}`);
     case 'event Arn':
       return `arn:aws:iam::${account}:role/${id}`;

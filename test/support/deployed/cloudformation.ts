@@ -1,4 +1,4 @@
-import { parse, type ScalarTag, type YAMLMap, type YAMLSeq } from 'yaml';
+import { type CollectionTag, parse, type ScalarTag, YAMLMap } from 'yaml';
 
 /** A parsed template. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
@@ -20,13 +20,15 @@ export interface Scope {
   readonly condition: (name: string) => boolean;
 }
 
-const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or', 'Condition', 'Select', 'Split'];
+const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or', 'Condition', 'Join', 'Select', 'Split'];
 
 /**
  * Parses a template's YAML. Short forms of functions (`!Ref x`) become long ones (`{ Ref: x }`).
+ * Aliases and merge keys are replaced, as by SAM.
  */
 export function parseTemplate(text: string): JsonObject {
-  return asObject(parse(text, { customTags: TAGS.flatMap(tagsOf) }), 'the template');
+  const options = { customTags: TAGS.flatMap(tagsOf), merge: true, maxAliasCount: -1 };
+  return asObject(parse(text, options), 'the template');
 }
 
 /**
@@ -92,6 +94,11 @@ function call(name: string, argument: Json, scope: Scope): Json | undefined {
       return list.every((item) => resolveBoolean(item, scope));
     case 'Fn::Or':
       return list.some((item) => resolveBoolean(item, scope));
+    case 'Fn::Join': {
+      const parts = second === undefined ? undefined : resolve(second, scope);
+      if (first === undefined || parts === undefined || !isList(parts)) throw new Error('Fn::Join needs two arguments');
+      return parts.map(asText).join(asText(first));
+    }
     case 'Fn::Split': {
       if (first === undefined || second === undefined) throw new Error('Fn::Split needs two arguments');
       return asText(resolve(second, scope)).split(asText(first));
@@ -121,10 +128,14 @@ function tagsOf(name: string) {
   const long = name === 'Ref' || name === 'Condition' ? name : `Fn::${name}`;
   const tag = `!${name}`;
   const onScalar: ScalarTag = { tag, resolve: (text) => ({ [long]: text }) };
-  const onCollection = (collection: 'seq' | 'map') => ({
+  const onCollection = (collection: 'seq' | 'map'): CollectionTag => ({
     tag,
     collection,
-    resolve: (node: YAMLSeq.Parsed | YAMLMap.Parsed) => ({ [long]: node.toJSON() }),
+    resolve: (node) => {
+      const call = new YAMLMap();
+      call.set(long, node);
+      return call;
+    },
   });
   return [onScalar, onCollection('seq'), onCollection('map')];
 }

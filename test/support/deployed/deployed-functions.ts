@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Resource, Stack } from './template.ts';
+import { allStacks, type Resource, type Stack } from './template.ts';
 
 /** One `Allow` statement of a function's role. */
 export interface Statement {
@@ -12,6 +12,7 @@ export interface Statement {
 /** The event source mapping of a table's stream. */
 export interface StreamSource {
   readonly id: string;
+  readonly uuid: string;
   readonly streamArn: string;
   readonly startingPosition: string;
   readonly batchSize: number;
@@ -50,6 +51,8 @@ export interface Schedule {
 export interface DeployedFunction {
   /** Name in the template. */
   readonly id: string;
+  /** Name in AWS. */
+  readonly name: string;
   /** `<module>.<export>`: the bundle is `<module>.mjs`. */
   readonly handler: string;
   /** Folder of the code, relative to the repository. */
@@ -86,9 +89,22 @@ export const NOT_OF_CODE: ReadonlySet<string> = new Set([
   'UseTableKey',
 ]);
 
-/** All functions of a stack, by their names in the template. */
+/** All functions of a stack and of its nested stacks, by their names in the templates. */
 export function deployedFunctions(stack: Stack): ReadonlyMap<string, DeployedFunction> {
-  return new Map(stack.ofType('AWS::Serverless::Function').map((each) => [each.id, toFunction(each, stack)]));
+  const stacks = allStacks(stack);
+  const policies = new Map(
+    stacks.flatMap((of) =>
+      of
+        .ofType('AWS::IAM::ManagedPolicy')
+        .map(({ id, properties }) => [of.ref(id), managedPolicySchema.parse(properties)] as const),
+    ),
+  );
+  const functions = stacks.flatMap((of) =>
+    ['AWS::Serverless::Function', 'AWS::Lambda::Function']
+      .flatMap((type) => of.ofType(type))
+      .map((each) => toFunction(each, of, policies)),
+  );
+  return new Map(functions.map((each) => [each.id, each]));
 }
 
 /** Whether a statement allows an action on a resource. Conditions count as met. */
@@ -149,6 +165,11 @@ const timeSchema = z.object({
 const eventScheduleSchema = timeSchema.extend({ OmitName: z.literal(true), Input: z.string() });
 /** A schedule outside a function's events: only these can have a condition. */
 const scheduleSchema = timeSchema.extend({ Target: z.object({ Arn: z.string(), Input: z.string() }) });
+/** Properties that a function without SAM names differently. */
+const lambdaSchema = z.object({
+  Code: z.string().optional(),
+  TracingConfig: z.strictObject({ Mode: z.string() }).optional(),
+});
 const functionSchema = z.object({
   CodeUri: z.string(),
   Handler: z.string(),
@@ -167,14 +188,19 @@ const functionSchema = z.object({
     .default({}),
 });
 
-function toFunction({ id, properties }: Resource, stack: Stack): DeployedFunction {
-  const of = functionSchema.parse(properties);
+type Policies = ReadonlyMap<string, z.output<typeof managedPolicySchema>>;
+
+function toFunction({ id, type, properties }: Resource, stack: Stack, policies: Policies): DeployedFunction {
+  const { Code, TracingConfig } = lambdaSchema.parse(properties);
+  const asInSam = type === 'AWS::Lambda::Function' ? { CodeUri: Code, Tracing: TracingConfig?.Mode } : {};
+  const of = functionSchema.parse({ ...properties, ...asInSam });
   const events = (type: string): [string, unknown][] =>
     Object.entries(of.Events)
       .filter(([, event]) => event.Type === type)
       .map(([name, event]) => [id + name, event.Properties]);
   return {
     id,
+    name: stack.ref(id),
     handler: of.Handler,
     code: of.CodeUri,
     runtime: of.Runtime,
@@ -186,12 +212,12 @@ function toFunction({ id, properties }: Resource, stack: Stack): DeployedFunctio
     environment: of.Environment.Variables,
     layers: of.Layers,
     logGroup: of.LoggingConfig.LogGroup,
-    statements: statementsOf(of.Role, stack),
+    statements: statementsOf(of.Role, stack, policies),
     streams: stack
       .ofType('AWS::Lambda::EventSourceMapping')
       .map((mapping) => ({ id: mapping.id, source: streamSchema.parse(mapping.properties) }))
       .filter(({ source }) => source.FunctionName === stack.ref(id))
-      .map((mapping) => toStream(mapping.id, mapping.source)),
+      .map((mapping) => ({ uuid: stack.ref(mapping.id), ...toStream(mapping.id, mapping.source) })),
     queues: events('SQS').map(([name, event]) => toQueue(name, queueSchema.parse(event))),
     schedules: [
       ...events('ScheduleV2').map(([name, event]) => {
@@ -207,21 +233,21 @@ function toFunction({ id, properties }: Resource, stack: Stack): DeployedFunctio
   };
 }
 
-function statementsOf(roleArn: string, stack: Stack): Statement[] {
+function statementsOf(roleArn: string, stack: Stack, policies: Policies): Statement[] {
   const role = stack.ofType('AWS::IAM::Role').find(({ id }) => stack.attribute(id, 'Arn') === roleArn);
   if (role === undefined) throw new Error(`the stack has no role ${roleArn}`);
   const { ManagedPolicyArns: arns, Policies } = roleSchema.parse(role.properties);
   const managed = arns.map((arn) => {
-    const policy = stack.ofType('AWS::IAM::ManagedPolicy').find(({ id }) => stack.ref(id) === arn);
+    const policy = policies.get(arn);
     if (policy === undefined) throw new Error(`the stack has no policy ${arn}`);
-    return managedPolicySchema.parse(policy.properties);
+    return policy;
   });
   return [...managed, ...Policies].flatMap(({ PolicyDocument }) =>
     PolicyDocument.Statement.map(({ Sid, Action, Resource }) => ({ sid: Sid, actions: Action, resources: Resource })),
   );
 }
 
-function toStream(id: string, event: z.output<typeof streamSchema>): StreamSource {
+function toStream(id: string, event: z.output<typeof streamSchema>): Omit<StreamSource, 'uuid'> {
   return {
     id,
     streamArn: event.EventSourceArn,

@@ -49,7 +49,9 @@ export interface StackDeployment {
 export async function deployStack(deployment: StackDeployment): Promise<ReadonlyMap<string, string>> {
   const { emulator, sam, parameters, change = (resources) => resources } = deployment;
   const file = await copyTemplate('template.yaml', emulator, (resources) => change(emulated(resources)));
-  await copyTemplate('monitoring.yaml', emulator, withoutMath);
+  for (const nested of ['feed.yaml', 'revisions.yaml', 'monitoring.yaml']) {
+    await copyTemplate(nested, emulator, (resources) => withoutMath(emulated(resources)));
+  }
   const overrides = Object.entries(parameters).map(([name, value]) => `${name}="${value.replaceAll('"', '\\"')}"`);
   const options = ['--template-file', file, '--config-file', SAM_CONFIG, '--config-env', 'dev'];
   await run(sam, ['deploy', ...options, '--parameter-overrides', ...overrides], {
@@ -105,9 +107,9 @@ function emulated(resources: Resources): Resources {
   const kept = Object.entries(resources).filter(([, { Type }]) => Type !== 'AWS::S3::BucketPolicy');
   return Object.fromEntries(
     kept.map(([id, { Properties, ...others }]) => {
-      const { CodeUri } = Properties;
-      if (typeof CodeUri !== 'string') return [id, { ...others, Properties }];
-      return [id, { ...others, Properties: { ...Properties, CodeUri: join(ROOT, CodeUri) } }];
+      const code = Object.entries(Properties).filter(([name]) => name === 'CodeUri' || name === 'Code');
+      const moved = code.map(([name, folder]) => [name, join(ROOT, String(folder))]);
+      return [id, { ...others, Properties: { ...Properties, ...Object.fromEntries(moved) } }];
     }),
   );
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 const text = z.union([z.string(), z.number()]).transform(String);
 
 export const parameterSchema = z.strictObject({
-  Type: z.enum(['String', 'Number']),
+  Type: z.enum(['String', 'Number', 'CommaDelimitedList']),
   Default: text.optional(),
   Description: z.string(),
   AllowedValues: z.array(text).optional(),

@@ -64,8 +64,8 @@ export interface Stack {
   /** The value of `GetAtt` for a resource. */
   readonly attribute: (resource: string, attribute: string) => string;
   /**
-   * Expands the template of a nested stack with the parameters that this stack passes.
-   * @throws Error if the template lacks a passed parameter, or if a parameter has no value
+   * A nested stack, with the parameters that this stack passes.
+   * @throws Error if its template lacks a passed parameter, or if a parameter has no value
    */
   readonly nested: (resource: string) => Stack;
 }
@@ -82,13 +82,24 @@ export interface Template {
   readonly expand: (options?: ExpandOptions) => Stack;
 }
 
+/** Templates by their files. */
+const templates = new Map<string, Template>();
+
 /** Reads the project's template. */
 export function readTemplate(file = FILE): Template {
+  const known = templates.get(file);
+  if (known !== undefined) return known;
   const document = parseTemplate(readFileSync(file, 'utf8'));
   const parameters = new Map(
     section(document, 'Parameters').map(([name, each]) => [name, parameterSchema.parse(each)]),
   );
-  return { document, parameters, expand: (options = {}) => expand({ file, document, parameters }, options) };
+  const template = {
+    document,
+    parameters,
+    expand: (options: ExpandOptions = {}) => expand({ file, document, parameters }, options),
+  };
+  templates.set(file, template);
+  return template;
 }
 
 interface TemplateFile extends Pick<Template, 'document' | 'parameters'> {
@@ -142,9 +153,28 @@ function expand({ file, document, parameters }: TemplateFile, options: ExpandOpt
     return typeof resolved === 'string' ? resolved : undefined;
   };
   const ref = (name: string): string => pseudo[name] ?? values[name] ?? named(name) ?? idOf(name, typeOf(name), place);
-  const attribute = (id: string, name: string): string =>
-    options.attributes?.[`${id}.${name}`] ?? attributeOf({ id, ref: ref(id), name }, typeOf(id), place);
-  const scope: Scope = { ref: (name) => (name === 'AWS::NoValue' ? undefined : ref(name)), attribute, condition };
+  const attribute = (id: string, name: string): string => {
+    const output = /^Outputs\.(.*)/.exec(name)?.[1];
+    if (output !== undefined) return outputOf(nested(id), output);
+    return options.attributes?.[`${id}.${name}`] ?? attributeOf({ id, ref: ref(id), name }, typeOf(id), place);
+  };
+  const nestedStacks = new Map<string, Stack>();
+  const nested = (id: string): Stack => {
+    const known = nestedStacks.get(id);
+    if (known !== undefined) return known;
+    const resource = exists(raw.get(id) ?? {}) ? raw.get(id)?.Properties : undefined;
+    const { TemplateURL: url, Parameters: passed } = nestedSchema.parse(resolve(resource ?? null, scope));
+    const pseudoParameters = Object.entries(options.refs ?? {}).filter(([name]) => name.startsWith('AWS::'));
+    const refs = { ...Object.fromEntries(pseudoParameters), 'AWS::StackName': ref(id) };
+    const stack = readTemplate(join(dirname(file), url)).expand({ parameters: passed, refs });
+    nestedStacks.set(id, stack);
+    return stack;
+  };
+  const refOrList = (name: string): Json | undefined => {
+    if (name === 'AWS::NoValue') return undefined;
+    return parameters.get(name)?.Type === 'CommaDelimitedList' ? ref(name).split(',') : ref(name);
+  };
+  const scope: Scope = { ref: refOrList, attribute, condition };
   checkRules(document, scope);
 
   const resources = new Map(
@@ -165,12 +195,26 @@ function expand({ file, document, parameters }: TemplateFile, options: ExpandOpt
     ofType: (type) => [...resources.values()].filter((resource) => resource.type === type),
     ref,
     attribute,
-    nested: (id) => {
-      const { TemplateURL: url, Parameters: passed } = nestedSchema.parse(resources.get(id)?.properties);
-      const refs = { 'AWS::StackName': ref(id) };
-      return readTemplate(join(dirname(file), url)).expand({ parameters: passed, refs });
-    },
+    nested,
   };
+}
+
+/** A stack, and the stacks that are nested in it. */
+export function allStacks(stack: Stack): Stack[] {
+  return [stack, ...stack.ofType('AWS::CloudFormation::Stack').flatMap(({ id }) => allStacks(stack.nested(id)))];
+}
+
+/** The alarms of a stack and of its nested stacks, with their ARNs. */
+export function alarmsOf(stack: Stack): (Resource & { readonly arn: string })[] {
+  return allStacks(stack).flatMap((of) =>
+    of.ofType('AWS::CloudWatch::Alarm').map((alarm) => ({ ...alarm, arn: of.attribute(alarm.id, 'Arn') })),
+  );
+}
+
+function outputOf(stack: Stack, name: string): string {
+  const output = stack.outputs[name];
+  if (typeof output !== 'string') throw new Error(`the nested stack has no output ${name}`);
+  return output;
 }
 
 function checkRules(document: JsonObject, scope: Scope): void {
