@@ -87,7 +87,7 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
     /** Checks the tables, the bucket, and whose logs the bucket holds. */
     checkAll: async () => {
       await check();
-      // Work goes on if the bucket does not answer: jobs then fail by themselves.
+      // Work goes on if the bucket does not answer: jobs then report the failure.
       await requireClaim(opened.blobs, opened.mapped).catch((error: unknown) => {
         if (error instanceof LogfoldError && REFUSED.includes(error.code)) throw error;
         onUnknown(error);

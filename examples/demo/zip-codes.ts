@@ -21,8 +21,8 @@ const number = z
 const records = z.array(z.tuple([z.string(), number, number, z.string(), z.string(), z.string()]));
 
 /**
- * Reads the rows of the data without the header: codes as texts, because they may start with zeros,
- * and coordinates as numbers.
+ * Reads the rows of the data without the header: codes as strings, because they may start with
+ * zeros, and coordinates as numbers.
  * @param limit the maximum number of rows
  */
 export async function readZipCodes(limit: number): Promise<Value[][]> {

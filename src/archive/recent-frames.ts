@@ -1,7 +1,7 @@
 import type { FrameLines } from './frame-lines.ts';
 
 /**
- * Bytes of kept frames. Some eight ranges of about a frame are read concurrently, and two
+ * Bytes of kept frames. About eight ranges of about a frame are read concurrently, and two
  * neighbours share each frame.
  */
 const KEPT_BYTES = 16 * 1024 * 1024;

@@ -12,7 +12,7 @@ export function itemJson(item: Item): unknown {
 const KEY_ADVICE = `Write the attributes of the primary key as one JSON object, such as {"id":"a"} or {"id":{"S":"a"}}`;
 
 /**
- * Reads a primary key as people write it: in DynamoDB JSON, or with plain texts and numbers.
+ * Reads a primary key as people write it: in DynamoDB JSON, or with plain strings and numbers.
  * @throws UsageError
  */
 export function parseItemKey(text: string): Item {

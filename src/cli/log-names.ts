@@ -37,7 +37,7 @@ export function requireFreeName(settings: Settings | undefined, name: string): v
 }
 
 /**
- * Writes the name of a new log into a settings file, which is made if it is missing.
+ * Writes the name of a new log into a settings file, which is created if it is missing.
  * @param path of the file
  * @returns the path
  * @throws OutputFailedError if the file cannot be changed; the log exists nevertheless

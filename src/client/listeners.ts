@@ -39,7 +39,7 @@ export class Listeners {
 }
 
 /**
- * Checks what an application gave as a function.
+ * Checks that a value of an application is a function.
  * @throws UsageError if the value is not a function
  */
 export function checkFunction(name: string, value: unknown): void {

@@ -67,7 +67,7 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * Opens a data directory: joins its engine and finds or creates its tables. The caller leaves the
  * engine.
  * @throws ResourceMissingError if something is missing and `creates` is false
- * @throws UsageError if a table exists with other keys, the feed is to share a table with the logs,
+ * @throws UsageError if a table exists with other keys, the feed would share a table with the logs,
  * or the directory cannot be used
  * @throws EngineError if the engine does not start, or ends
  */

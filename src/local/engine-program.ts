@@ -48,7 +48,7 @@ export function engineArguments(name: EngineName, dir: string): string[] {
 }
 
 /**
- * Chooses the engine for a data directory: the wanted engine, else the engine whose data is there,
+ * Chooses the engine for a data directory: the wanted engine, else the engine whose data it has,
  * else dynoxide if it has a binary for this platform, else DynamoDB Local.
  * @param wanted the value of LOGFOLD_ENGINE
  * @throws UsageError if `wanted` is not an engine, or the directory has data of the other engine

@@ -116,7 +116,7 @@ async function dataDirectory(dir: string): Promise<string> {
   }
 }
 
-/** The error for a directory whose data is there, such as a backup on a read-only disk. */
+/** The error for a directory that has data, such as a backup on a read-only disk. */
 function notWritable(dir: string, cause: unknown): unknown {
   if (cause instanceof Error && 'code' in cause && cause.code === 'ENOSPC') return translateDiskFull(cause, dir);
   return new UsageError(`the engine cannot write to '${dir}', which it also does to read: ${textOf(cause)}`, {

@@ -190,7 +190,7 @@ async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): A
   const running: AheadPages[] = [];
   let next = from;
   while (next < to || running.length > 0) {
-    // A single range is never there, because it is requested when the previous one is read.
+    // A single range never has arrived, because it is requested when the previous one is read.
     const waits = running[0] === undefined ? pace.ranges === 1 : !running[0].isThere;
     if (waits && next > from) pace.waited();
     while (next < to && running.length < pace.ranges) {

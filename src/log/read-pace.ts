@@ -97,7 +97,7 @@ export class ReadPace {
     this.#sizes = 'untold';
   }
 
-  /** The caller asked for a range before its first page was there. */
+  /** The caller asked for a range before its first page had arrived. */
   waited(): void {
     this.#ranges = Math.min(this.#ranges + 1, MOST_RANGES);
   }

@@ -25,7 +25,7 @@ export interface MapType<K extends Key, V extends Value> {
   readonly types?: readonly [K, V];
 }
 
-/** A map with texts as keys. The compiler checks the values, and no code does. */
+/** A map with strings as keys. The compiler checks the values, and no code does. */
 export function stringMap<V extends Value>(options: DraftOptions = {}): MapType<string, V> {
   return { kind: 'string', options };
 }

@@ -238,7 +238,7 @@ describe('a feed on the embedded engine', () => {
     const release = ['feed', '--group', 'index', '--release', ...FEED];
     expect(await place.json(...release)).toMatchObject({ group: 'index', released: true });
     expect(await place.json(...release)).toMatchObject({ group: 'index', released: false });
-    // The killed member may have taken every entry that was there.
+    // The killed member may have taken every entry.
     const log = await place.log(row(0));
     await place.json('work', '--until-idle', ...FEED);
     const taken = await printed('feed', '--group', 'index', ...FEED);

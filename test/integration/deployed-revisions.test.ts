@@ -135,7 +135,7 @@ describe('a stack that records the revisions of a plain table', () => {
       deployment.invoke('RevisionsFunction', { compare: true, settleSeconds: 0 }, options);
     // A comparison without time for the whole table notes where it stopped.
     expect(await compare({ remainingMs: 59_000 })).toMatchObject({ gaps: 0, complete: false });
-    // The expiry in the test above was not one of the table, so its item is there.
+    // The expiry in the test above was not one of the table, so its item still exists.
     expect(await compare()).toMatchObject({ gaps: OLD + 1, failed: 0, complete: true });
     expect(await newest('old 7')).toMatchObject({ revision: 1, change: 'Gap', item: { n: { N: '7' } } });
     expect(await newest('c')).toMatchObject({ revision: 3, change: 'Gap', item: { n: { N: '1' } } });

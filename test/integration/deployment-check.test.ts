@@ -68,14 +68,14 @@ async function expectRefusal(checked: Promise<void>, parameter: string, reason: 
 
 let made = 0;
 
-/** Creates a table with changes to the correct one. @returns its name */
+/** Creates a table that differs from the correct one. @returns its name */
 async function table(input: CreateTableCommandInput, changes: Partial<CreateTableCommandInput>): Promise<string> {
   const name = `other-${++made}`;
   await engine.client.send(new CreateTableCommand({ ...input, ...changes, TableName: name }));
   return name;
 }
 
-/** Creates an Entry table with changes to the correct one. @returns its name and stream */
+/** Creates an Entry table that differs from the correct one. @returns its name and stream */
 async function entryTableWith(changes: Partial<CreateTableCommandInput>) {
   const entryTable = await table(entryTableInput('t'), changes);
   return { entryTable, streamArn: await streamOf(entryTable) };

@@ -144,7 +144,7 @@ describe('JSON', () => {
   });
 
   test('is confused by JSON.parse of the runtime that the project pins', () => {
-    // If a newer Node reads the names rightly, docs/operations.md should name it.
+    // If a newer Node reads the names correctly, docs/operations.md should name it.
     expect(runInNewContext(`(${confusesNames})()`)).toBe(true);
   });
 });

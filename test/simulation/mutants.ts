@@ -1368,7 +1368,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'sequence-as-text',
-    fault: 'sequence numbers of a stream are compared as texts',
+    fault: 'sequence numbers of a stream are compared as strings',
     test: 'test/property/revisions.test.ts',
     project: 'sources',
     edits: [

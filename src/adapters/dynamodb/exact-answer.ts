@@ -119,7 +119,7 @@ function checkSum(bytes: Uint8Array, { headers }: Response, source: string): voi
 const BACKSLASH = 0x5c;
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** @returns undefined if the SDK reads all names rightly */
+/** @returns undefined if the SDK reads all names correctly */
 function withMarkedNames(bytes: Uint8Array): Uint8Array | undefined {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (!view.includes(BACKSLASH) && !view.includes('__proto__')) return undefined;

@@ -119,7 +119,7 @@ export async function requireMappedKeys(client: DynamoDBClient, table: string, m
 
 const KEY_TYPES = { S: 'String', N: 'Number', B: 'Binary' } as const;
 
-/** The keys of a table for people. Different keys have different texts. */
+/** The keys of a table for people. Different keys have different text. */
 export function describeKeys({ partition, sort }: TableKeys): string {
   const keys = [partition, ...(sort === undefined ? [] : [sort])];
   return keys.map(({ name, type }) => `${name} (${KEY_TYPES[type]})`).join(' and ');

@@ -17,7 +17,7 @@ const HELP = `
 Each line has the checkpoint that continues after the entry, the log, and the entry as 'logfold entries' prints it.
 With --json, each entry is one JSON object in a line.
 
-A group remembers how far it is: run the same command again, and it continues. One member of a group works at a time;
+A group remembers how far it got: run the same command again, and it continues. One member of a group works at a time;
 with --follow, another one waits for it.
 
 With --exec, a group loses no entry. The command runs for each batch, with one JSON object per entry in a line of its

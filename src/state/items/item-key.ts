@@ -12,7 +12,7 @@ const utf8 = new TextEncoder();
 
 /**
  * The key of an item in the map `items`: its primary key in DynamoDB JSON, such as
- * `{"id":{"S":"a"}}`, partition key first. Equal keys have equal texts, also if their numbers are
+ * `{"id":{"S":"a"}}`, partition key first. Equal keys have equal text, also if their numbers are
  * written differently. A text of more than 1,024 UTF-16 code units is replaced by `sha256:` and its
  * hash.
  * @param keys an item, or only its key

@@ -84,7 +84,7 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
     }
     if (routed === undefined) continue;
     const { job, deduplicationId } = routed;
-    // A divide job looks at all entries that are there when it runs.
+    // A divide job looks at all entries that exist when it runs.
     if (job.kind === 'divide' && divided.has(job.log)) continue;
     try {
       await deps.queue.send(jobMessage(job, deduplicationId));

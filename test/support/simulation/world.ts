@@ -51,7 +51,7 @@ export interface Ports {
 /** The ports that reading and building need. */
 export type View = Pick<Ports, 'tables' | 'mapped' | 'store' | 'blobs' | 'now'>;
 
-/** An entry that no snapshot can be built across. */
+/** An entry that stops every snapshot after it. */
 export interface Poison {
   readonly code: string;
   /** The first version of the reducer that can fold it. */

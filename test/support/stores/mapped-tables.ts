@@ -188,7 +188,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
         add(MAPPED_TYPES.endSegment, isThere, item);
         Object.assign(position, { segment: position.segment + 1, entry: 0 });
         inSegment = 0;
-        // The Snapshot entry of a segment is also there with the item after it.
+        // The Snapshot entry of a segment also exists with the item after it.
         add(MAPPED_TYPES.snapshot, isThere || next === item.index, item);
       }
     }

@@ -67,7 +67,7 @@ const CASES: Cases = {
     await here('create');
     await refused(() => here('adopt', entry, name, ...words));
     await refused(() => here('work', '--until-idle', entry, name, ...words));
-    // The logs that are there are not shut out.
+    // The existing logs are not shut out.
     await here('list');
     await here('adopt', entry, name, option, segments, ...words);
     await releaseBucket();
