@@ -3,7 +3,7 @@
  * module of Node, so it runs in a browser too.
  */
 export { loadWasmPlatform } from '../adapters/platform/wasm.ts';
-export type { LogRequest } from '../adapters/web/log-message.ts';
+export type { LogRequest } from '../adapters/web/answer-log-request.ts';
 export { openLogs, type PageLogsOptions } from '../adapters/web/open-logs.ts';
 export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-store.ts';
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';

@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
+import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { type AnswerOptions, answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
-import type { LogAnswer, LogRequest } from '../../src/adapters/web/log-message.ts';
+import type { LogAnswer } from '../../src/adapters/web/log-message.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
 import {

@@ -60,30 +60,30 @@ export interface AnswerOptions {
 /** An answer gets no further page of items from this many characters on. */
 const FULL_ANSWER = 1_000_000;
 
-const Envelope = z.looseObject({ format: z.int().min(1) });
-const Numbered = z.int().min(0).max(MAX_NUMBER);
-const format = z.literal(MESSAGE_FORMAT);
-const log = logIdSchema();
-const read = { format, log, consistent: z.boolean() };
+const envelope = z.looseObject({ format: z.int().min(1) });
+const numbered = z.int().min(0).max(MAX_NUMBER);
+const place = { format: z.literal(MESSAGE_FORMAT), log: logIdSchema() };
+const read = { ...place, consistent: z.boolean() };
 const end = z
   .int()
   .min(0)
   .max(MAX_NUMBER + 1);
-const Request = z.discriminatedUnion('op', [
+const logRequest = z.discriminatedUnion('op', [
   z.strictObject({ ...read, op: z.literal('newestSegments'), limit: z.int().min(1).max(MAX_SEGMENTS) }),
-  z.strictObject({ ...read, op: z.literal('getSegment'), segment: Numbered }),
-  z.strictObject({ ...read, op: z.literal('newestEntry'), segment: Numbered }),
-  z.strictObject({ ...read, op: z.literal('getEntry'), segment: Numbered, entry: Numbered }),
-  z.strictObject({ ...read, op: z.literal('items'), segment: Numbered, from: end, to: end }),
+  z.strictObject({ ...read, op: z.literal('getSegment'), segment: numbered }),
+  z.strictObject({ ...read, op: z.literal('newestEntry'), segment: numbered }),
+  z.strictObject({ ...read, op: z.literal('getEntry'), segment: numbered, entry: numbered }),
+  z.strictObject({ ...read, op: z.literal('items'), segment: numbered, from: end, to: end }),
   z.strictObject({
-    format,
-    log,
+    ...place,
     op: z.literal('putEntries'),
     lines: z.array(z.string()).min(1).max(MAX_TRANSACTION_ITEMS),
   }),
 ]);
-type Request = z.output<typeof Request>;
-type ReadRequest = Exclude<Request, { op: 'putEntries' }>;
+/** A request of a page to the application's server. It is JSON. */
+export type LogRequest = z.input<typeof logRequest>;
+type ParsedRequest = z.output<typeof logRequest>;
+type ReadRequest = Exclude<ParsedRequest, { op: 'putEntries' }>;
 
 /**
  * Runs a request of a page's `RemoteLogStore` on the server. Both request and answer are JSON. The
@@ -113,17 +113,14 @@ export async function answerLogRequest(
   }
 }
 
-function parseRequest(request: unknown, { parseLog = parseLogId }: AnswerOptions): Request {
-  const envelope = Envelope.safeParse(request);
-  if (envelope.success && envelope.data.format > MESSAGE_FORMAT) {
-    throw new MessageNewerError(
-      `the request has format ${envelope.data.format}, and this server knows ${MESSAGE_FORMAT}`,
-      {
-        advice: 'Update logfold on the server',
-      },
-    );
+function parseRequest(request: unknown, { parseLog = parseLogId }: AnswerOptions): ParsedRequest {
+  const { data } = envelope.safeParse(request);
+  if (data !== undefined && data.format > MESSAGE_FORMAT) {
+    throw new MessageNewerError(`the request has format ${data.format}, and this server knows ${MESSAGE_FORMAT}`, {
+      advice: 'Update logfold on the server',
+    });
   }
-  const parsed = Request.safeParse(request);
+  const parsed = logRequest.safeParse(request);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     throw malformed(issue?.path.join('.') ?? '', issue?.message ?? '');
@@ -141,7 +138,7 @@ function malformed(place: string, reason: string): MessageInvalidError {
   });
 }
 
-async function answer(stores: AnsweringStores, request: Request, options: AnswerOptions): Promise<LogAnswer> {
+async function answer(stores: AnsweringStores, request: ParsedRequest, options: AnswerOptions): Promise<LogAnswer> {
   const { types = RESERVED_TYPES } = options;
   if (request.op !== 'putEntries') {
     await requireAllowed(options, request.log, 'read', []);
@@ -198,7 +195,7 @@ async function readLines(store: LogReader, request: ReadRequest): Promise<ReadLi
   }
 }
 
-async function itemLines(store: LogReader, request: Extract<Request, { op: 'items' }>): Promise<ReadLines> {
+async function itemLines(store: LogReader, request: Extract<ParsedRequest, { op: 'items' }>): Promise<ReadLines> {
   const { log, segment, from, to, consistent } = request;
   const lines: string[] = [];
   let characters = 0;

@@ -27,25 +27,7 @@ export const MESSAGE_FORMAT = 1;
 /** The most segments that one request reads. */
 export const MAX_SEGMENTS = 1000;
 
-interface Place {
-  readonly format: typeof MESSAGE_FORMAT;
-  readonly log: string;
-}
-
-interface ReadPlace extends Place {
-  readonly segment: number;
-  readonly consistent: boolean;
-}
-
-/** A request of a page to the application's server. It is JSON. */
-export type LogRequest =
-  | (Place & { readonly op: 'newestSegments'; readonly limit: number; readonly consistent: boolean })
-  | (ReadPlace & { readonly op: 'getSegment' | 'newestEntry' })
-  | (ReadPlace & { readonly op: 'getEntry'; readonly entry: number })
-  | (ReadPlace & { readonly op: 'items'; readonly from: number; readonly to: number })
-  | (Place & { readonly op: 'putEntries'; readonly lines: readonly string[] });
-
-/** The answer to a {@link LogRequest}. It is JSON. */
+/** The server's answer to a request of a page. It is JSON. */
 export type LogAnswer = ReadLines | { readonly error: ErrorMessage };
 
 /** The items that were found, each as a line of DynamoDB JSON. */

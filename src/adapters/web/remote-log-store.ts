@@ -6,12 +6,12 @@ import type { Entry, EntryHead } from '../../log/entry.ts';
 import { decodeEntry, decodeEntryHead, decodeSegment, encodeEntry, entryPlace } from '../../log/item-codec.ts';
 import type { Consistency, EntryAppender, LogReader, SegmentRange } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
+import type { LogRequest } from './answer-log-request.ts';
 import {
   decodeError,
   decodeLines,
   type ErrorMessage,
   encodeLines,
-  type LogRequest,
   MESSAGE_FORMAT,
   type ReadLines,
 } from './log-message.ts';
