@@ -9,7 +9,7 @@ import { Draft } from '../src/state/draft.ts';
 import { cellKey } from '../src/state/spreadsheet/cell-key.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import { saveState } from '../src/state/state.ts';
-import { ascendingOrder } from '../src/tree/key-order.ts';
+import { ascendingOrder } from '../src/tree/key.ts';
 import { encodeNode, type Leaf } from '../src/tree/node.ts';
 import { NodeStore } from '../src/tree/node-store.ts';
 import { treeLeaves } from './leaves.ts';

@@ -3,8 +3,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import type { Span } from '../../src/state/spreadsheet/sheet.ts';
-import { cellText } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { cellText, type Span } from '../../src/state/spreadsheet/sheet.ts';
 import { type Comparison, compareSheets, type PlainSheet } from './plain-sheet.ts';
 
 /** The rectangle that a client loaded, and its costs. */

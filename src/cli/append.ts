@@ -5,7 +5,7 @@ import { formatPosition, type Position } from '../ids/position.ts';
 import type { NewEntry } from '../log/client.ts';
 import { loadState } from '../snapshot/load.ts';
 import { sheetOf } from '../state/spreadsheet/reducer.ts';
-import { sheetRows } from '../state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../state/spreadsheet/sheet.ts';
 import type { EditLine } from './edit-line.ts';
 import type { Environment } from './environment.ts';
 import { withPauses } from './output.ts';

@@ -1,7 +1,7 @@
 import type { Value } from '../codec/value.ts';
 import { LogfoldError, printable } from '../errors.ts';
 import { formatPosition, type Position } from '../ids/position.ts';
-import type { BodiesAhead } from '../log/bodies-ahead.ts';
+import type { BodiesAhead } from '../log/body.ts';
 import {
   type ClientMutation,
   type Entry,

@@ -1,6 +1,5 @@
 import { Option } from '@commander-js/extra-typings';
-import type { DocumentState } from '../client/document-state.ts';
-import { loadPastState, type Moment } from '../client/past-state.ts';
+import { type DocumentState, loadPastState, type Moment } from '../client/document-state.ts';
 import { PositionInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, parsePosition } from '../ids/position.ts';

@@ -1,21 +1,36 @@
 import type { Value } from '../codec/value.ts';
-import { UsageError } from '../errors.ts';
+import { EntryGapError, HistoryGoneError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, type Position } from '../ids/position.ts';
-import type { EntryMetadata } from '../log/entry.ts';
+import { comparePositions, type Position, START } from '../ids/position.ts';
+import { type EntryMetadata, rootOf } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
+import { readEntries } from '../log/read-entries.ts';
+import { mayLackEntries } from '../log/segment.ts';
+import { foldEntries } from '../snapshot/fold.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
-import { nodeStore } from '../snapshot/snapshots.ts';
+import { otherReducer } from '../snapshot/root.ts';
+import { loadRoot, nodeStore } from '../snapshot/snapshots.ts';
+import { ITEMS_MAP, itemKey } from '../state/collections/collections.ts';
+import { foldsCollections } from '../state/collections/reducer.ts';
+import { Draft } from '../state/draft.ts';
 import { FrozenState } from '../state/frozen-state.ts';
-import { type KeyChange, keptChanges, realChanges } from '../state/history/key-changes.ts';
-import { keepsHistory } from '../state/history/with-history.ts';
+import {
+  type HistoryKeys,
+  type KeyChange,
+  KeyRecorder,
+  keptChanges,
+  realChanges,
+} from '../state/history/key-changes.ts';
+import { keepsHistory, recordingFold } from '../state/history/with-history.ts';
+import type { Reducer, ReducerDraft } from '../state/reducer.ts';
+import { CELLS_MAP, cellKey, keyColumn, MAX_COLUMNS, MAX_ROWS, rowCells } from '../state/spreadsheet/cell-key.ts';
+import { foldsSheets, sheetOf } from '../state/spreadsheet/reducer.ts';
 import type { State } from '../state/state.ts';
+import type { Key } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { inAdvance, READ_AHEAD } from '../tree/read.ts';
-import { type FoldedHistoryDeps, foldedChanges } from './folded-history.ts';
-import { type HistoryPlace, keysOfPlace } from './history-place.ts';
+import { loadPastState, type Moment } from './document-state.ts';
 import { checkOptionNames } from './options.ts';
-import { loadPastState, type Moment } from './past-state.ts';
 
 /** One value that a place had. */
 export interface Revision {
@@ -145,4 +160,141 @@ async function metadataAt(store: LogReader, log: LogId, position: Position): Pro
     (await store.getEntry(log, position, { consistent: false })) ??
     (await store.getEntry(log, position, { consistent: true }));
   return entry?.metadata;
+}
+
+/**
+ * A place with a history: a key of a map; a cell or a row of a sheet, by position from 0; or an
+ * item of a collection.
+ */
+export type HistoryPlace =
+  | { readonly map: string; readonly key: Key }
+  | { readonly row: number; readonly column: number }
+  | { readonly row: number }
+  | { readonly collection: string; readonly id: string };
+
+export interface PlaceKeys {
+  readonly keys: HistoryKeys;
+  /** For a row: the column of a cell, by the cell's key. */
+  readonly columnOf?: (key: Key) => number;
+}
+
+/**
+ * The keys of a place, as a state has them.
+ * @throws UsageError if it is not a place, or if the reducer folds neither sheets nor collections
+ */
+async function keysOfPlace(place: HistoryPlace, draft: ReducerDraft, reducer: Reducer): Promise<PlaceKeys> {
+  if ('map' in place && typeof place.map === 'string' && isKey(place.key)) return { keys: place };
+  if ('collection' in place && typeof place.collection === 'string' && typeof place.id === 'string') {
+    requireReducer('collections', foldsCollections(reducer), reducer);
+    return { keys: { map: ITEMS_MAP, key: itemKey(place.collection, place.id) } };
+  }
+  if (!('row' in place) || !isBelow(place.row, MAX_ROWS) || ('column' in place && !isBelow(place.column, MAX_COLUMNS)))
+    throw new UsageError('this place has no history', {
+      advice: 'Give { map, key }, { row, column }, { row } or { collection, id }; rows and columns count from 0',
+    });
+  requireReducer('sheets', foldsSheets(reducer), reducer);
+  const sheet = sheetOf(draft);
+  const row = await sheet.rows.idAt(place.row);
+  if ('column' in place) {
+    return { keys: { map: CELLS_MAP, key: cellKey(row, await sheet.columns.idAt(place.column)) } };
+  }
+  const columns = await Array.fromAsync(sheet.columns.runs());
+  return {
+    keys: { map: CELLS_MAP, range: rowCells(row, 1) },
+    columnOf: (key) => {
+      const id = keyColumn(Number(key));
+      const run = columns.find((each) => id >= each.id && id < each.id + each.length);
+      return run === undefined ? MAX_COLUMNS : run.start + id - run.id;
+    },
+  };
+}
+
+function requireReducer(kind: string, folds: boolean, { name }: Reducer): void {
+  if (folds) return;
+  throw new UsageError(`the states of reducer '${name}' are not ${kind}`, {
+    advice: 'Give the place as a map and a key',
+  });
+}
+
+function isKey(key: unknown): key is Key {
+  return typeof key === 'string' || (typeof key === 'number' && Number.isSafeInteger(key) && key >= 0);
+}
+
+function isBelow(number: unknown, limit: number): boolean {
+  return typeof number === 'number' && Number.isSafeInteger(number) && number >= 0 && number < limit;
+}
+
+/** Unsaved nodes that a fold may hold before it goes on from a stored snapshot, in bytes. */
+const HELD_BYTES = 64 * 1024 * 1024;
+
+export interface FoldedHistoryDeps extends LoadDeps {
+  /** 64 MiB by default. */
+  readonly heldBytes?: number | undefined;
+}
+
+/**
+ * The changes of keys in a log whose reducer keeps no history, in order of key and position. Folds
+ * all entries before a position. So that memory does not grow with the log, it goes on from Last
+ * Snapshot of a segment if its own nodes take too much.
+ * @throws HistoryGoneError if entries expired and are in no archive
+ * @throws any error that stops a log
+ */
+export async function* foldedChanges(
+  deps: FoldedHistoryDeps,
+  log: LogId,
+  keys: HistoryKeys,
+  to: Position,
+): AsyncGenerator<KeyChange> {
+  const recorder = new KeyRecorder(keys);
+  const { name, version } = deps.reducer;
+  const reducer = { name, version, fold: recordingFold(deps.reducer, () => recorder) };
+  const { blobs, types, heldBytes = HELD_BYTES } = deps;
+  let draft = new Draft(nodeStore(deps, log));
+  let from = START;
+  try {
+    for (const next of [...(await lastSnapshots(deps, log, to)), to]) {
+      await foldEntries(draft, readEntries(deps, log, { from, to: next }), { reducer, blobs, types });
+      from = next;
+      if (next !== to && draft.heldBytes > heldBytes) draft = (await storedDraft(deps, log, next)) ?? draft;
+    }
+  } catch (error) {
+    throw error instanceof EntryGapError ? await gone(deps, log, error) : error;
+  }
+  yield* recorder.changes();
+}
+
+/** The Last Snapshot of each segment before a position, in order. */
+async function lastSnapshots({ store }: LoadDeps, log: LogId, to: Position): Promise<Position[]> {
+  const positions: Position[] = [];
+  for await (const { lastSnapshot } of store.segments(log)) {
+    const position = lastSnapshot?.position;
+    const isAhead = position !== undefined && comparePositions(START, position) < 0;
+    if (isAhead && comparePositions(position, to) < 0) positions.push(position);
+  }
+  return positions;
+}
+
+/** A draft of the snapshot at a position; undefined if the reducer cannot go on from there. */
+async function storedDraft(deps: LoadDeps, log: LogId, position: Position): Promise<Draft | undefined> {
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  const ref = entry && rootOf(entry);
+  if (ref === undefined) return undefined;
+  const root = await loadRoot(deps, { log, position }, ref);
+  return otherReducer(root, deps.reducer) === undefined ? new Draft(nodeStore(deps, log), root.state) : undefined;
+}
+
+async function gone({ store }: LoadDeps, log: LogId, gap: EntryGapError): Promise<Error> {
+  const number = gap.segment ?? 0;
+  const segment = await store.getSegment(log, number, { consistent: true });
+  if (segment === undefined || !mayLackEntries(segment)) return gap;
+  return new HistoryGoneError(
+    `the reducer keeps no history, and the entries of segment ${number} expired without an archive`,
+    {
+      log,
+      segment: number,
+      entry: gap.entry,
+      advice: 'Fold logs with withHistory(reducer) before their entries expire, or archive segments first',
+      cause: gap,
+    },
+  );
 }

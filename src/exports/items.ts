@@ -3,20 +3,23 @@
  * browser too.
  */
 export type { AttributeValue, Item } from '../log/attribute.ts';
-export { ITEMS_ENTRY_VERSIONS, type ItemEdit } from '../state/items/edit.ts';
-export { itemKey, type KeyNames } from '../state/items/item-key.ts';
 export {
+  ITEMS_ENTRY_VERSIONS,
+  type ItemEdit,
   type ItemRevision,
   type RevisionChange,
   readItemRevision,
   type StreamPlace,
-} from '../state/items/item-revision.ts';
+} from '../state/items/edit.ts';
+export { itemKey, type KeyNames } from '../state/items/item-key.ts';
 export {
+  foldsItems,
+  ITEMS_MAP,
   type ItemsState,
+  items,
   type LastRevisions,
   type LiveItem,
   lastRevisions,
   liveItems,
   sourceTableOf,
-} from '../state/items/items.ts';
-export { foldsItems, ITEMS_MAP, items } from '../state/items/reducer.ts';
+} from '../state/items/reducer.ts';

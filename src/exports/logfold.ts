@@ -9,7 +9,7 @@ export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export { Document } from '../client/document.ts';
-export { DocumentState, type StateChange } from '../client/document-state.ts';
+export { DocumentState, type Moment, PastState, type StateChange } from '../client/document-state.ts';
 export {
   Feed,
   type FeedBatchOptions,
@@ -18,12 +18,10 @@ export {
   type FeedItem,
   type FeedReadOptions,
 } from '../client/feed.ts';
-export type { HistoryOptions, Revision } from '../client/history.ts';
-export type { HistoryPlace } from '../client/history-place.ts';
+export type { HistoryOptions, HistoryPlace, Revision } from '../client/history.ts';
 export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
 export type { DocumentOptions } from '../client/options.ts';
-export { type Moment, PastState } from '../client/past-state.ts';
 export type { PendingEntry } from '../client/pending-list.ts';
 export type { ReloadLimits } from '../client/state-folder.ts';
 export type { WatchOptions } from '../client/watch.ts';
@@ -68,6 +66,7 @@ export type { ImageChange } from '../revisions/image-change.ts';
 export { revisionLog, type SourceTable } from '../revisions/source-table.ts';
 export type { BadEntry, OnBadEntry } from '../snapshot/bad-entry.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
+export type { SchemaInput, SchemaOutput, StandardSchema } from '../state/define-reducer.ts';
 export {
   type BodySchemas,
   type DefinedReducer,
@@ -86,9 +85,8 @@ export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../s
 export { withHistory } from '../state/history/with-history.ts';
 export type { DraftMeta } from '../state/meta.ts';
 export { checkType, type FoldEntry, type FoldFile, type Reducer, type ReducerDraft } from '../state/reducer.ts';
+export type { Rectangle } from '../state/spreadsheet/sheet.ts';
 export type { AxisChange, CellChange } from '../state/spreadsheet/sheet-diff.ts';
-export type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
-export type { SchemaInput, SchemaOutput, StandardSchema } from '../state/standard-schema.ts';
 export type { ItemChange, MetaChange } from '../state/state-diff.ts';
 export type { BlobStore } from '../store/blob-store.ts';
 export type { Key, KeyKind } from '../tree/key.ts';

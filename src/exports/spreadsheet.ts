@@ -9,4 +9,4 @@ export {
 export { importBody, type SheetImport } from '../state/spreadsheet/import.ts';
 export { sheetOf, spreadsheet } from '../state/spreadsheet/reducer.ts';
 export type { Cell, Sheet, Span } from '../state/spreadsheet/sheet.ts';
-export { cellText, sheetRows } from '../state/spreadsheet/sheet-rows.ts';
+export { cellText, sheetRows } from '../state/spreadsheet/sheet.ts';

@@ -19,7 +19,7 @@ export interface Span {
 export const FEED_ENTRY_VERSIONS = { Appends: 1, Restart: 1 } as const;
 
 /** The most spans of one entry. */
-export const MAX_SPANS = 400;
+const MAX_SPANS = 400;
 
 /** Bytes of spans in one entry. The stream function need not write bodies beside the table. */
 const MAX_SPAN_BYTES = EXTERNAL_BODY_BYTES - 64;

@@ -3,14 +3,13 @@ import type { LogId } from '../ids/log-id.ts';
 import { checkPosition, type Position, START } from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
 import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from './entry.ts';
-import { positionOfNumber } from './entry-number.ts';
+import { positionOfNumber } from './find-position.ts';
 import { type ForeignPart, guardPointer, shownParts } from './guard.ts';
 import { lastWithoutRoot, searchSnapshot } from './last-snapshot.ts';
 import type { LogReader } from './log-store.ts';
 import { queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
 import { type EntrySource, type OpenRange, readUpTo } from './read-entries.ts';
-import type { Segment } from './segment.ts';
-import { lastSnapshotOf } from './segment.ts';
+import { lastSnapshotOf, type Segment } from './segment.ts';
 
 export interface QueryRange {
   /**

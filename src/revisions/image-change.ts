@@ -1,5 +1,5 @@
 import type { Item } from '../log/attribute.ts';
-import type { StreamPlace } from '../state/items/item-revision.ts';
+import type { StreamPlace } from '../state/items/edit.ts';
 
 /** One record of the stream of a table, with new and old images. */
 export interface ImageChange extends StreamPlace {

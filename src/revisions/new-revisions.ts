@@ -1,10 +1,16 @@
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { NewEntry } from '../log/new-entry.ts';
 import { canonicalItem, sameItem } from '../state/items/canonical-item.ts';
-import { ITEMS_ENTRY_VERSIONS, type ItemEdit, itemBody, MAX_TEXT } from '../state/items/edit.ts';
+import {
+  ITEMS_ENTRY_VERSIONS,
+  type ItemEdit,
+  type ItemRevision,
+  itemBody,
+  MAX_TEXT,
+  type StreamPlace,
+} from '../state/items/edit.ts';
 import { itemKey } from '../state/items/item-key.ts';
-import type { ItemRevision, StreamPlace } from '../state/items/item-revision.ts';
-import type { LastRevisions } from '../state/items/items.ts';
+import type { LastRevisions } from '../state/items/reducer.ts';
 import { type ImageChange, isNewerRecord } from './image-change.ts';
 import type { SourceTable } from './source-table.ts';
 

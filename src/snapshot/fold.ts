@@ -1,7 +1,6 @@
 import type { Value } from '../codec/value.ts';
 import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type Where } from '../errors.ts';
-import { BodiesAhead } from '../log/bodies-ahead.ts';
-import { decodeEntryBody } from '../log/body.ts';
+import { BodiesAhead, decodeEntryBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { openFile, type StoredFile } from '../log/file.ts';
 import { copyMetadata } from '../log/metadata.ts';

@@ -5,7 +5,7 @@ import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { KeyKind } from '../tree/key.ts';
 import { unsavedBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { removeSets } from '../tree/range-removal.ts';
+import { removeSets } from '../tree/range-delete.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { type ApplyOptions, applyEdits, flush } from '../tree/write-buffer.ts';
 import { HISTORY_MAP, MAX_HISTORY_KEY_LENGTH } from './state.ts';

@@ -111,3 +111,12 @@ export async function findBlob(blobs: Pick<BlobStore, 'list'>, key: string): Pro
   for await (const blob of blobs.list(key)) if (blob.key === key) return blob;
   return undefined;
 }
+
+/**
+ * The Range header for a part of an object; undefined for an empty part, which no header can
+ * express.
+ */
+export function rangeHeader(range: BlobRange): string | undefined {
+  if ('last' in range) return range.last > 0 ? `bytes=-${range.last}` : undefined;
+  return range.from < range.to ? `bytes=${range.from}-${range.to - 1}` : undefined;
+}

@@ -1,5 +1,3 @@
-import type { Key } from './key.ts';
-
 /**
  * The item at an index that must exist.
  * @throws RangeError if the index is out of range
@@ -14,8 +12,8 @@ export function at<T>(items: ArrayLike<T>, index: number): T {
 // that it was called with. A single function for all kinds is several times slower, which shows in
 // loops over all cells.
 
-/** Like {@link at}, for keys. */
-export function keyAt(keys: readonly Key[], index: number): Key {
+/** Like {@link at}, for keys of trees. */
+export function keyAt(keys: readonly (string | number)[], index: number): string | number {
   const key = keys[index];
   if (key === undefined) throw outside(keys, index);
   return key;

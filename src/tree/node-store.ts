@@ -1,7 +1,6 @@
 import pLimit from 'p-limit';
 import { fromHex } from '../codec/bytes.ts';
-import type { ChunkId, ChunkPlatform, ChunkStore } from '../codec/chunk.ts';
-import { chunkId, openChunk, packChunk } from '../codec/chunk.ts';
+import { type ChunkId, type ChunkPlatform, type ChunkStore, chunkId, openChunk, packChunk } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
 import {
@@ -12,8 +11,8 @@ import {
   textOf,
   type Where,
 } from '../errors.ts';
-import { NODE_SHAPE, type NodeShape } from './chunk-boundary.ts';
 import { decodeNode, encodeNode, isLeaf, type Node, NodeRef } from './node.ts';
+import { NODE_SHAPE, type NodeShape } from './node-builder.ts';
 import { NodeCache } from './node-cache.ts';
 
 export interface NodeStoreOptions {

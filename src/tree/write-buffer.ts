@@ -1,14 +1,12 @@
 import { ByteWriter } from '../codec/bytes.ts';
 import { float64At, keyAt, NumberColumn, uint32At } from './array.ts';
 import { type BufferedTree, isFlushed, isTombstoneAt, TOMBSTONE, withoutBuffer } from './buffered-tree.ts';
-import { itemBytes, meanNodeBytes, type NodeShape } from './chunk-boundary.ts';
-import { childIndex, LevelCursor } from './cursor.ts';
 import { EDITS_AT_ONCE, type EditOptions, editTree, type LeafEdits } from './edit.ts';
-import type { Key } from './key.ts';
-import { lowerBound } from './key.ts';
+import { type Key, lowerBound } from './key.ts';
 import { isLeaf } from './node.ts';
+import { itemBytes, meanNodeBytes, type NodeShape } from './node-builder.ts';
 import type { NodeStore } from './node-store.ts';
-import { type LeafSlice, rangeSlices } from './read.ts';
+import { childIndex, type LeafSlice, LevelCursor, rangeSlices } from './read.ts';
 import type { Tree } from './tree.ts';
 
 /**

@@ -2,12 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { fromHex, toHex } from '../../src/codec/bytes.ts';
 import { encodeValue } from '../../src/codec/canonical.ts';
-import type { ChunkId } from '../../src/codec/chunk.ts';
-import { chunkId, openChunk, packChunk } from '../../src/codec/chunk.ts';
+import { type ChunkId, chunkId, openChunk, packChunk } from '../../src/codec/chunk.ts';
 import { decodeValue } from '../../src/codec/message-pack.ts';
 import type { Value } from '../../src/codec/value.ts';
-import { hashKey, NODE_SHAPE, NodeSplitter } from '../../src/tree/chunk-boundary.ts';
 import { decodeNode, encodeNode, type Inner, type Leaf, type Node, NodeRef } from '../../src/tree/node.ts';
+import { hashKey, NODE_SHAPE, NodeSplitter } from '../../src/tree/node-builder.ts';
 import {
   expectGoldenBytes,
   expectGoldenText,

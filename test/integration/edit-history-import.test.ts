@@ -12,7 +12,7 @@ import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { end, runJson, startCli } from '../support/cli.ts';
 import { checkOf, editHistories } from '../support/models/edit-histories.ts';
 import { SheetModel, trim } from '../support/models/sheet-model.ts';

@@ -18,7 +18,7 @@ import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { listProgress } from '../../src/snapshot/progress.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import type { AdoptResult } from '../../src/workers/adopt/adopt-logs.ts';
 import { logStatus } from '../../src/workers/inspect/status.ts';

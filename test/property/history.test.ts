@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Revision } from '../../src/client/history.ts';
-import type { HistoryPlace } from '../../src/client/history-place.ts';
+import type { HistoryPlace, Revision } from '../../src/client/history.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { comparePositions, type Position, START } from '../../src/ids/position.ts';
 import { type CollectionsEntryType, parseCollectionsEdit } from '../../src/state/collections/edit.ts';

@@ -15,16 +15,18 @@ import {
   chunkPrefix,
   collectedKey,
   condemnedKey,
+  logName,
+  logOfName,
   logPrefix,
   type ParsedKey,
   parseKey,
+  parseLogName,
   progressKey,
   progressPrefix,
   rootKey,
   rootPrefix,
   stopKey,
 } from '../../src/store/keys.ts';
-import { logName, logOfName, parseLogName } from '../../src/store/log-name.ts';
 import { anyLogs, textLogs, uuidLogs } from '../support/log-ids.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { loadPastState, type PastState } from '../../src/client/past-state.ts';
+import { loadPastState, type PastState } from '../../src/client/document-state.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { entryPlace } from '../../src/log/item-codec.ts';
@@ -9,7 +9,7 @@ import { collections } from '../../src/state/collections/reducer.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { batches } from '../support/archives.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { collectAfterEachGrace } from '../support/gc-scenario.ts';

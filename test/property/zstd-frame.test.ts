@@ -1,7 +1,7 @@
 import { constants, zstdCompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { frameBytes } from '../../src/codec/zstd-frame.ts';
+import { frameBytes } from '../../src/codec/chunk.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
 /**

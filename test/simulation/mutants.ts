@@ -416,7 +416,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an append succeeds although an entry follows that its client does not know',
     edits: [
       {
-        file: 'log/append-condition.ts',
+        file: 'log/append.ts',
         from: 'if (order === 0 || (await onlyReservedFollow(source, log, after, newest))) return;',
         to: 'if (order >= 0) return;',
       },
@@ -427,7 +427,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an append is refused although only Snapshot entries follow',
     edits: [
       {
-        file: 'log/append-condition.ts',
+        file: 'log/append.ts',
         from: 'if (order === 0 || (await onlyReservedFollow(source, log, after, newest))) return;',
         to: 'if (order === 0) return;',
       },

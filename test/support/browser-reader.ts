@@ -5,7 +5,7 @@ import type { Position } from '../../src/ids/position.ts';
 import { decodeRoot } from '../../src/snapshot/root.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
 
 /**

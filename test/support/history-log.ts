@@ -1,6 +1,5 @@
 import { Document } from '../../src/client/document.ts';
-import type { Revision } from '../../src/client/history.ts';
-import type { HistoryPlace } from '../../src/client/history-place.ts';
+import type { HistoryPlace, Revision } from '../../src/client/history.ts';
 import { toHex } from '../../src/codec/bytes.ts';
 import { encodeValue } from '../../src/codec/canonical.ts';
 import type { Value } from '../../src/codec/value.ts';

@@ -4,7 +4,7 @@ import type { Document } from '../../src/client/document.ts';
 import { Logs, type LogsDeps } from '../../src/client/logs.ts';
 import type { DocumentOptions } from '../../src/client/options.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { Random } from './models/random.ts';
 import { versionedSheet } from './models/versioned-sheet.ts';
 import { SheetLog } from './sheet-log.ts';

@@ -9,7 +9,7 @@ import { loadState } from '../../src/snapshot/load.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { readRectangle } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { readRectangle } from '../../src/state/spreadsheet/sheet.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
 import { FAULTY, readRows, versionedSheet } from '../support/models/versioned-sheet.ts';

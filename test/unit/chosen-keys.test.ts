@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { emptyBufferedTree, mapTops } from '../../src/tree/buffered-tree.ts';
-import { hashKey, itemBytes, meanNodeBytes, NODE_SHAPE } from '../../src/tree/chunk-boundary.ts';
 import { editTree } from '../../src/tree/edit.ts';
+import { hashKey, itemBytes, meanNodeBytes, NODE_SHAPE } from '../../src/tree/node-builder.ts';
 import { findItem } from '../../src/tree/read.ts';
 import { emptyTree, type Tree } from '../../src/tree/tree.ts';
 import { bufferEdits, flushThresholdBytes } from '../../src/tree/write-buffer.ts';

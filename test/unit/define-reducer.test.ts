@@ -2,9 +2,8 @@ import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import type { Value } from '../../src/codec/value.ts';
 import { BodyInvalidError, EntryRejectedError, LogfoldError, ReducerInvalidError } from '../../src/errors.ts';
-import { defineReducer, numberMap, stringMap } from '../../src/state/define-reducer.ts';
+import { defineReducer, numberMap, type StandardSchema, stringMap } from '../../src/state/define-reducer.ts';
 import { Draft } from '../../src/state/draft.ts';
-import type { StandardSchema } from '../../src/state/standard-schema.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { LiveLog } from '../support/live-logs.ts';
 

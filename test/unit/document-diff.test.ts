@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
-import type { Moment } from '../../src/client/past-state.ts';
+import type { Moment } from '../../src/client/document-state.ts';
 import { EntryNotFoundError } from '../../src/errors.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { LiveLog } from '../support/live-logs.ts';

@@ -14,7 +14,7 @@ import { nodeStore } from '../../src/snapshot/snapshots.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { readRectangle, sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { readRectangle, sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { stateTops } from '../../src/state/state.ts';
 import { chunkKey, chunkPrefix } from '../../src/store/keys.ts';
 import { walkChunks } from '../../src/tree/walk.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseEditLine } from '../../src/cli/edit-line.ts';
 import { describeEntry, type EntryLine, entryLine } from '../../src/cli/entry-line.ts';
-import { BodiesAhead } from '../../src/log/bodies-ahead.ts';
+import { BodiesAhead } from '../../src/log/body.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { query } from '../../src/log/query.ts';
 import { EDITED_SHEET } from '../support/logs.ts';

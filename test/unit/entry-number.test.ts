@@ -6,7 +6,7 @@ import { EntryExistsError, EntryNotFoundError, UsageError } from '../../src/erro
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
-import { positionOfNumber } from '../../src/log/entry-number.ts';
+import { positionOfNumber } from '../../src/log/find-position.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { storeArchive, written } from '../support/archives.ts';
 import { allEntries, entryAt, recordRequests, testLogClient, unarchived } from '../support/logs.ts';

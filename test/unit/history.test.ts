@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { foldedChanges } from '../../src/client/folded-history.ts';
+import { foldedChanges } from '../../src/client/history.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { DocumentClosedError, StateUnsupportedError, UsageError } from '../../src/errors.ts';
 import { Draft } from '../../src/state/draft.ts';
@@ -8,8 +8,7 @@ import type { Reducer } from '../../src/state/reducer.ts';
 import { importBody } from '../../src/state/spreadsheet/import.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { HISTORY_MAP, saveState } from '../../src/state/state.ts';
-import { type Key, MAX_STRING_KEY_LENGTH } from '../../src/tree/key.ts';
-import { numberText, readNumber } from '../../src/tree/number-text.ts';
+import { type Key, MAX_STRING_KEY_LENGTH, numberText, readNumber } from '../../src/tree/key.ts';
 import { treeId } from '../../src/tree/tree.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { bothWays, historyOf } from '../support/history-log.ts';

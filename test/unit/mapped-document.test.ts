@@ -8,7 +8,7 @@ import { type Position, START } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { MAPPED_TYPES } from '../../src/log/schedule.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { rowsOf } from '../support/live-logs.ts';
 import { NOON } from '../support/logs.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { DocumentState } from '../../src/client/document-state.ts';
-import { loadPastState } from '../../src/client/past-state.ts';
+import { type DocumentState, loadPastState } from '../../src/client/document-state.ts';
 import {
   DocumentClosedError,
   EntryNotFoundError,
@@ -10,7 +9,7 @@ import {
 } from '../../src/errors.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
 import { set } from '../support/sheet-log.ts';

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { EntryGapError, EntryNotFoundError, LogNotFoundError } from '../../src/errors.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
-import { positionAtTime } from '../../src/log/position-at-time.ts';
+import { positionAtTime } from '../../src/log/find-position.ts';
 import { allEntries, NOON, newLogId, recordRequests, testLogClient, unarchived } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 

@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
 import * as zlib from 'node:zlib';
-import type { ChunkPlatform } from '../../codec/chunk.ts';
-import { frameBytes, statesContentSize } from '../../codec/zstd-frame.ts';
+import { type ChunkPlatform, frameBytes, statesContentSize } from '../../codec/chunk.ts';
 import { UsageError } from '../../errors.ts';
 
 // Before Node 22.15, `node:zlib` has no Zstandard, and an import by name would be a SyntaxError.

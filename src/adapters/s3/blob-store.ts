@@ -17,7 +17,14 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import pLimit from 'p-limit';
-import { BlobLockedError, CredentialsError, StoreUnavailableError, textOf, UploadAbortedError } from '../../errors.ts';
+import {
+  BlobKeyInvalidError,
+  BlobLockedError,
+  CredentialsError,
+  StoreUnavailableError,
+  textOf,
+  UploadAbortedError,
+} from '../../errors.ts';
 import { type RetryLimits, retry } from '../../log/backoff.ts';
 import {
   type BlobInfo,
@@ -27,13 +34,13 @@ import {
   clampRange,
   isSameWrite,
   type ListOptions,
+  rangeHeader,
   STREAM_PART_BYTES,
   type UploadInfo,
 } from '../../store/blob-store.ts';
 import { checkBlobKey } from '../../store/keys.ts';
 import { translateAwsError } from '../aws/aws-error.ts';
 import { DELETE_BATCH, deleteObjects } from './delete-objects.ts';
-import { checkS3Key, isNamed, rangeHeader, sizeOf } from './request.ts';
 
 /** Concurrent uploads of parts of one stream. */
 const CONCURRENT_PARTS = 2;
@@ -357,4 +364,32 @@ function inSeconds<T extends Omit<BlobInfo, 'key'>>(blob: T): T {
 
 function* batches<T>(all: readonly T[]): Generator<T[]> {
   for (let start = 0; start < all.length; start += DELETE_BATCH) yield all.slice(start, start + DELETE_BATCH);
+}
+
+/** The longest key of S3, in bytes of UTF-8. */
+const MAX_KEY_BYTES = 1024;
+
+/**
+ * Checks a key against the limits of S3, which allow more than logfold writes.
+ * @throws BlobKeyInvalidError if S3 has no such keys
+ */
+function checkS3Key(key: string): string {
+  if (key === '' || !key.isWellFormed() || Buffer.byteLength(key) > MAX_KEY_BYTES) {
+    throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
+      advice: `Use 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
+    });
+  }
+  return key;
+}
+
+/** Compares names, because the SDK has no class for some errors. */
+function isNamed(error: unknown, name: string): boolean {
+  return error instanceof Error && error.name === name;
+}
+
+/** The size of the whole object, in bytes, from a header such as `bytes 0-9/100`. */
+function sizeOf(contentRange: string | undefined): number {
+  const [, size] = /^bytes \d+-\d+\/(\d+)$/.exec(contentRange ?? '') ?? [];
+  if (size === undefined) throw new Error(`S3 answered with '${contentRange}' as the range of an object`);
+  return Number(size);
 }

@@ -16,7 +16,7 @@ import { formatPosition, MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { decodeEntryBody, EXTERNAL_BODY_BYTES } from '../../log/body.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
-import { numberAfter } from '../../log/entry-number.ts';
+import { numberAfter } from '../../log/find-position.ts';
 import { decodeEntry, encodeEntry, encodeEntryHead, encodeSegment } from '../../log/item-codec.ts';
 import { itemBytes, MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
 import type { EntryAppender, LogReader } from '../../log/log-store.ts';

@@ -8,8 +8,14 @@ import {
   UsageError,
 } from '../../errors.ts';
 import { type RetryLimits, retry } from '../../log/backoff.ts';
-import { type BlobInfo, type BlobPart, type BlobRange, type BlobStore, clampRange } from '../../store/blob-store.ts';
-import { rangeHeader } from '../s3/request.ts';
+import {
+  type BlobInfo,
+  type BlobPart,
+  type BlobRange,
+  type BlobStore,
+  clampRange,
+  rangeHeader,
+} from '../../store/blob-store.ts';
 
 /** Up to three seconds of waiting in total. */
 const RETRIES: RetryLimits = { attempts: 5, baseMs: 200, capMs: 2_000 };

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { positionOfMoment } from '../../client/past-state.ts';
+import { positionOfMoment } from '../../client/document-state.ts';
 import { InterruptedError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { BodiesAhead } from '../../log/bodies-ahead.ts';
+import { BodiesAhead } from '../../log/body.ts';
 import type { QueryRange } from '../../log/client.ts';
 import type { Entry, ReservedTypes } from '../../log/entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';

@@ -1,6 +1,5 @@
 import type { Document } from '../../client/document.ts';
-import type { HistoryOptions, Revision } from '../../client/history.ts';
-import type { HistoryPlace } from '../../client/history-place.ts';
+import type { HistoryOptions, HistoryPlace, Revision } from '../../client/history.ts';
 import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { Key } from '../../tree/key.ts';

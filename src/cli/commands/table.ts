@@ -8,8 +8,8 @@ import { type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item } from '../../log/attribute.ts';
 import { LOG_KINDS, revisionLog, type SourceTable } from '../../revisions/source-table.ts';
+import { type ItemRevision, readItemRevision } from '../../state/items/edit.ts';
 import { itemKey, type KeyNames } from '../../state/items/item-key.ts';
-import { type ItemRevision, readItemRevision } from '../../state/items/item-revision.ts';
 import { ITEMS_MAP, items } from '../../state/items/reducer.ts';
 import { type CompareResult, compareTable } from '../../workers/revisions/compare-table.ts';
 import { exportTable } from '../../workers/revisions/export-table.ts';

@@ -1,6 +1,6 @@
 import { stringify } from 'csv-stringify/sync';
 import { UsageError } from '../../errors.ts';
-import { cellText, checkRectangle } from '../../state/spreadsheet/sheet-rows.ts';
+import { cellText, checkRectangle } from '../../state/spreadsheet/sheet.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';

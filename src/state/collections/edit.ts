@@ -1,6 +1,6 @@
 import { isObject, type Value, type ValueObject } from '../../codec/value.ts';
 import { bodyInvalid } from '../reducer.ts';
-import { SEPARATOR } from './collection-maps.ts';
+import { SEPARATOR } from './collections.ts';
 
 /**
  * The entry types that the reducer for collections folds, each with the highest version of its

@@ -9,7 +9,7 @@ import {
   itemKey,
   itemVersionValue,
   readItemVersion,
-} from './collection-maps.ts';
+} from './collections.ts';
 import { COLLECTIONS_ENTRY_VERSIONS, type ItemPlace, parseCollectionsEdit } from './edit.ts';
 import { mergePatch } from './merge-patch.ts';
 

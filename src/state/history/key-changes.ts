@@ -19,9 +19,10 @@ import {
   readEntrySuffix,
   readNumberRecord,
   recordsOf,
-} from './history-key.ts';
-import type { ChangeRecorder } from './recording-draft.ts';
-import { storedValue, valueOfRecord } from './stored-value.ts';
+  storedValue,
+  valueOfRecord,
+} from './history-record.ts';
+import type { ChangeRecorder } from './with-history.ts';
 
 /** The keys of a map whose history is asked for: one key, or a range of number keys. */
 export type HistoryKeys = { readonly map: string } & (

@@ -1,10 +1,12 @@
 import type { Value } from '../../codec/value.ts';
+import { UsageError } from '../../errors.ts';
+import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
-import { READ_AHEAD } from '../../tree/read.ts';
+import { type Item, READ_AHEAD } from '../../tree/read.ts';
 import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
-import { Axis, type PositionedRun, type Run } from './axis.ts';
+import { Axis, firstIndex, IdRuns, type PositionedRun, type Run } from './axis.ts';
 import {
   CELLS_MAP,
   cellKey,
@@ -18,8 +20,6 @@ import {
   STRIPE_COLUMNS,
   stripeStart,
 } from './cell-key.ts';
-import { firstIndex, IdRuns } from './id-runs.ts';
-import { isBefore, StripeWalk, siftDown } from './stripe-walk.ts';
 
 /** A non-empty cell, by position. */
 export interface Cell {
@@ -270,4 +270,124 @@ class RectangleKeys implements KeySet {
 
 function rowsOf(stripe: number, { id, length }: Run): KeySpan {
   return { from: rowStart(stripe, id), to: rowStart(stripe, id + length) };
+}
+
+/** Restores the order of a binary heap of walks after its first walk moved. */
+function siftDown(heap: StripeWalk[]): void {
+  const item = at(heap, 0);
+  let index = 0;
+  for (;;) {
+    let child = 2 * index + 1;
+    const [left, right] = [heap[child], heap[child + 1]];
+    if (left === undefined) break;
+    if (right !== undefined && isBefore(right, left)) child++;
+    if (!isBefore(at(heap, child), item)) break;
+    heap[index] = at(heap, child);
+    index = child;
+  }
+  heap[index] = item;
+}
+
+/** Whether a walk comes first in the heap: it has the lesser row, or the lesser stripe of a tie. */
+function isBefore(a: StripeWalk, b: StripeWalk): boolean {
+  return a.row < b.row || (a.row === b.row && a.stripe < b.stripe);
+}
+
+/** The cells of one stripe in order of row. `row` is infinite past the last cell. */
+class StripeWalk {
+  readonly stripe: number;
+  row = Number.POSITIVE_INFINITY;
+  column = 0;
+  value: Value = null;
+  readonly #items: AsyncGenerator<Item>;
+
+  constructor(stripe: number, items: AsyncGenerator<Item>) {
+    this.stripe = stripe;
+    this.#items = items;
+  }
+
+  async advance(): Promise<void> {
+    const next = await this.#items.next();
+    if (next.done === true) {
+      this.row = Number.POSITIVE_INFINITY;
+      return;
+    }
+    const key = Number(next.value.key);
+    this.row = keyRow(key);
+    this.column = keyColumn(key);
+    this.value = next.value.value;
+  }
+}
+
+/** The text of a cell: '' if it is empty, otherwise the value as text. */
+export function cellText(value: Value | undefined): string {
+  if (value === undefined || value === null) return '';
+  if (typeof value === 'string') return value;
+  if (typeof value !== 'object') return String(value);
+  if (value instanceof Date) return value.toISOString();
+  return JSON.stringify(value, (_, part: unknown) => (typeof part === 'bigint' ? String(part) : part));
+}
+
+/**
+ * The rows of a sheet from the start of a span to the last row with a cell, each as strings without
+ * the empty cells at its end. Makes rows on demand, so it streams sheets of any size.
+ */
+export async function* sheetRows(sheet: Sheet, rows?: Span, columns?: Span): AsyncGenerator<string[]> {
+  let position = rows?.from ?? 0;
+  let current: string[] = [];
+  for await (const { row, column, value } of sheet.cells(rows, columns)) {
+    for (; position < row; position++) {
+      yield current;
+      current = [];
+    }
+    const index = column - (columns?.from ?? 0);
+    while (current.length < index) current.push('');
+    current[index] = cellText(value);
+  }
+  if (current.length > 0) yield current;
+}
+
+/** A rectangle of a sheet, by position. */
+export interface Rectangle {
+  readonly rows: Span;
+  readonly columns: Span;
+}
+
+/** The most cells of a rectangle that is read as a whole. */
+const MAX_CELLS = 1_000_000;
+
+/**
+ * The values of a rectangle, row by row; null for an empty cell.
+ * @throws UsageError as {@link checkRectangle} does
+ */
+export async function readRectangle(sheet: Sheet, rectangle: Rectangle): Promise<Value[][]> {
+  checkRectangle(rectangle);
+  const { rows, columns } = rectangle;
+  const width = columns.to - columns.from;
+  const grid = Array.from({ length: rows.to - rows.from }, () => Array.from({ length: width }, (): Value => null));
+  for await (const { row, column, value } of sheet.cells(rows, columns)) {
+    const cells = grid[row - rows.from];
+    if (cells !== undefined) cells[column - columns.from] = value;
+  }
+  return grid;
+}
+
+/**
+ * @throws UsageError if the spans are not ranges of whole numbers, leave the sheet, or have more
+ * than 1,000,000 cells
+ */
+export function checkRectangle({ rows, columns }: Rectangle): void {
+  for (const { from, to } of [rows, columns]) {
+    if (Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 0 && to >= from) continue;
+    throw new UsageError(`${from} to ${to} is not a range of positions`);
+  }
+  if (rows.to > MAX_ROWS || columns.to > MAX_COLUMNS) {
+    throw new UsageError(`the rectangle reaches past the sheet's ${MAX_ROWS} rows and ${MAX_COLUMNS} columns`);
+  }
+  const cells = (rows.to - rows.from) * (columns.to - columns.from);
+  if (cells > MAX_CELLS) {
+    throw new UsageError(`the rectangle has ${cells} cells, over the limit of ${MAX_CELLS}`, {
+      advice: 'View a smaller rectangle, or export the sheet',
+    });
+  }
 }

@@ -4,8 +4,7 @@ import type { SegmentReader } from '../../log/log-store.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { CONDEMNED_PREFIX, LOGS_PREFIX, parseKey } from '../../store/keys.ts';
-import { type LogName, logName, logOfName } from '../../store/log-name.ts';
+import { CONDEMNED_PREFIX, LOGS_PREFIX, type LogName, logName, logOfName, parseKey } from '../../store/keys.ts';
 
 /** Milliseconds after which an unfinished upload may be abandoned. */
 const ABANDONED_MS = 24 * 3600 * 1000;

@@ -4,8 +4,8 @@ import { MessageInvalidError, MessageNewerError, printable } from '../../errors.
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import type { JobQueue, NewMessage } from '../../store/job-queue.ts';
+import { hashedLogName, logName } from '../../store/keys.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
-import { hashedLogName, logName } from '../../store/log-name.ts';
 
 /** The most parts in a message. They take some 70 KB of SQS's limit of 256 KB. */
 export const MAX_ARCHIVE_PARTS = 500;

@@ -6,7 +6,7 @@ import type { TableReader } from '../../log/log-store.ts';
 import { LOG_KINDS, revisionLog, type SourceTable } from '../../revisions/source-table.ts';
 import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { keyNamesOf } from '../../state/items/item-key.ts';
-import { type ItemsState, liveItems, sourceTableOf } from '../../state/items/items.ts';
+import { type ItemsState, liveItems, sourceTableOf } from '../../state/items/reducer.ts';
 
 /** This many logs show what the logs of a deployment are. */
 const SAMPLE = 32;

@@ -5,7 +5,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { ImageChange } from '../../revisions/image-change.ts';
 import { newRevisions } from '../../revisions/new-revisions.ts';
 import { itemKey } from '../../state/items/item-key.ts';
-import { lastRevisions } from '../../state/items/items.ts';
+import { lastRevisions } from '../../state/items/reducer.ts';
 import type { RevisionLogs } from './revision-logs.ts';
 
 export interface RecordDeps {

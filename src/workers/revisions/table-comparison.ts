@@ -13,7 +13,7 @@ import { gapRevision } from '../../revisions/new-revisions.ts';
 import { MAX_SOURCE_KEYS, type SourceItems } from '../../revisions/source-table.ts';
 import { canonicalItem } from '../../state/items/canonical-item.ts';
 import { itemKey } from '../../state/items/item-key.ts';
-import { type ItemsState, lastRevisions, liveItems, sourceTableOf } from '../../state/items/items.ts';
+import { type ItemsState, lastRevisions, liveItems, sourceTableOf } from '../../state/items/reducer.ts';
 import { inAdvance } from '../../tree/read.ts';
 import type { RevisionLogs } from './revision-logs.ts';
 

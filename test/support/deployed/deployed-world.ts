@@ -12,7 +12,7 @@ import type { LogStore } from '../../../src/log/log-store.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
 import { sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../../src/state/spreadsheet/sheet-rows.ts';
+import { sheetRows } from '../../../src/state/spreadsheet/sheet.ts';
 import type { BlobStore } from '../../../src/store/blob-store.ts';
 import { LOGS_PREFIX } from '../../../src/store/keys.ts';
 import { logStatus } from '../../../src/workers/inspect/status.ts';

@@ -1,9 +1,9 @@
 import { expect } from 'vitest';
 import type { StateChange } from '../../../src/client/document-state.ts';
 import type { FrozenState } from '../../../src/state/frozen-state.ts';
-import type { AxisMove } from '../../../src/state/spreadsheet/axis-diff.ts';
 import { sheetOf } from '../../../src/state/spreadsheet/reducer.ts';
 import type { Cell } from '../../../src/state/spreadsheet/sheet.ts';
+import type { AxisMove } from '../../../src/state/spreadsheet/sheet-diff.ts';
 import { show } from './random-reducers.ts';
 
 /** The values of a state as texts, by place. */

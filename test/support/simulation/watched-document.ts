@@ -6,7 +6,7 @@ import { type Entry, RESERVED_TYPES } from '../../../src/log/entry.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import type { SheetEdit } from '../../../src/state/spreadsheet/edit.ts';
 import { sheetOf } from '../../../src/state/spreadsheet/reducer.ts';
-import { readRectangle, sheetRows } from '../../../src/state/spreadsheet/sheet-rows.ts';
+import { readRectangle, sheetRows } from '../../../src/state/spreadsheet/sheet.ts';
 import { SheetModel, trim } from '../models/sheet-model.ts';
 import { versionedSheet } from '../models/versioned-sheet.ts';
 import type { RecordedEntry } from '../stores/recorded-log-store.ts';

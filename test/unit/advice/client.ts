@@ -5,7 +5,7 @@ import type { NewEntry } from '../../../src/log/client.ts';
 import { withHistory } from '../../../src/state/history/with-history.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
-import type { Rectangle } from '../../../src/state/spreadsheet/sheet-rows.ts';
+import type { Rectangle } from '../../../src/state/spreadsheet/sheet.ts';
 import { historyOf } from '../../support/history-log.ts';
 import { LiveLog, rowsOf } from '../../support/live-logs.ts';
 import { NOTE, versionedSheet } from '../../support/models/versioned-sheet.ts';

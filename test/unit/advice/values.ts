@@ -10,7 +10,7 @@ import { parseEditLine } from '../../../src/cli/edit-line.ts';
 import { openEdits } from '../../../src/cli/edits-file.ts';
 import { parseDuration } from '../../../src/cli/format.ts';
 import { valueFromJson } from '../../../src/cli/json-value.ts';
-import { loadPastState } from '../../../src/client/past-state.ts';
+import { loadPastState } from '../../../src/client/document-state.ts';
 import { encodeValue } from '../../../src/codec/canonical.ts';
 import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
