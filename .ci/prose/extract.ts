@@ -1,6 +1,6 @@
 import { type ParseResult, parse } from '@babel/parser';
 
-/** A line of prose, and where it stands in the source. */
+/** A line of prose, and its place in the source. */
 export interface ProseLine {
   readonly text: string;
   /** From 1. */

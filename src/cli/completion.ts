@@ -8,7 +8,7 @@ export interface Candidate {
 }
 
 /**
- * The words that may stand in place of the last word. Empty if anything may, such as a file.
+ * The candidates for the last word. Empty if anything may, such as a file.
  * @param words after the name of the program; the last one is unfinished and may be empty
  * @param names names of logs. Those that a shell could run are left out: the settings file may come
  * from somebody else, and bash puts a word into the line as it is

@@ -32,7 +32,7 @@ const RENEW_MS = 20_000;
 const MAX_RENEWALS = 45;
 /** Time between two attempts to take the lease, in milliseconds. */
 const RETRY_MS = 5_000;
-/** How far clocks of members may differ, in milliseconds. No lease counts that ends later. */
+/** How far the clocks of members may differ, in milliseconds. No lease counts that ends later. */
 const CLOCK_ERROR_MS = 5 * 60_000;
 /** The place is saved after this many items, or after this time in milliseconds. */
 const [SAVE_ITEMS, SAVE_MS] = [1_000, 5_000];

@@ -83,7 +83,7 @@ class CommonEntries {
     return attribute;
   }
 
-  /** @returns undefined if the entry has another form; the reader may then stand anywhere */
+  /** @returns undefined if the entry has another form; the reader may then be anywhere */
   read(json: ItemJson): Entry | undefined {
     if (!this.#scan(json)) return undefined;
     const place = this.#place(json);

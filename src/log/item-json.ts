@@ -6,7 +6,7 @@ import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 /** Makes something of each item that is read. Both functions give the same for the same item. */
 export interface ItemDecoder<T> {
   /**
-   * Decodes the item at which the reader stands, and moves the reader past it.
+   * Decodes the item at the position of the reader, and moves the reader past it.
    * @throws ItemJsonError if the reader does not know the form
    */
   readonly fromJson: (json: ItemJson) => T;
@@ -167,7 +167,7 @@ export class ItemJson {
     } while (this.#hasNext(CODE.mapEnd));
   }
 
-  /** The first byte of the string at which the reader stands. */
+  /** The first byte of the string at the position of the reader. */
   stringStart(): number {
     this.expect(CODE.quote);
     return this.at;

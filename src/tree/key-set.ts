@@ -43,7 +43,7 @@ export async function* keysInSet(
   let from = keyAt(tree.top.keys, 0);
   for (let span = set.next(from); span !== undefined; span = set.next(from)) {
     const { node } = await cursor.seek(laterKey(span.from, from));
-    if (!isLeaf(node)) throw new Error('a level cursor at level 0 stands on an inner node');
+    if (!isLeaf(node)) throw new Error('a level cursor at level 0 is at an inner node');
     const found: Key[] = [];
     let current: KeySpan | undefined = span;
     let index = lowerBound(node.keys, from);

@@ -372,7 +372,7 @@ async function wholeChildren(store: NodeStore, { top }: Tree, level: number, set
     if (first === undefined) break;
     const start = laterKey(first.from, from);
     const { node } = await cursor.seek(start);
-    if (isLeaf(node)) throw new Error('a level cursor above the leaves stands on a leaf');
+    if (isLeaf(node)) throw new Error('a level cursor above the leaves is at a leaf');
     const end = cursor.nextKey();
     for (let i = childIndex(node, start); i < node.keys.length; ) {
       const key = keyAt(node.keys, i);

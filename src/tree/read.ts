@@ -95,7 +95,7 @@ export async function* rangeSlices(store: NodeStore, tree: Tree, range: RangeRea
   );
   for (;;) {
     const leaf = place.node;
-    if (!isLeaf(leaf)) throw new Error('a level cursor at level 0 stands on an inner node');
+    if (!isLeaf(leaf)) throw new Error('a level cursor at level 0 is at an inner node');
     const from = range.from === undefined ? 0 : lowerBound(leaf.keys, range.from);
     const to = range.to === undefined ? leaf.keys.length : lowerBound(leaf.keys, range.to);
     wanted -= to - from;

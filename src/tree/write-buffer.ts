@@ -171,7 +171,7 @@ async function* leafGroups(store: NodeStore, { tree }: BufferedTree, edits: Leaf
     const nextNode = cursor.nextKey();
     if (nextNode !== undefined && nextNode <= key) place = await cursor.seek(key);
     const node = place.node;
-    if (isLeaf(node)) throw new Error('a level cursor at level 1 stands on a leaf');
+    if (isLeaf(node)) throw new Error('a level cursor at level 1 is at a leaf');
     const index = childIndex(node, key);
     const start = keyAt(node.keys, index);
     const end = node.keys[index + 1] ?? cursor.nextKey();

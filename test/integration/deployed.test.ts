@@ -627,7 +627,7 @@ describe('a stack with the feed of all appends', () => {
     for (let times = 0; times < 4; times++) await world.sweepAfter(GRACE_SECONDS);
     const epoch = await world.tables.getSegment(FEED_LOG, 0, { consistent: true });
     expect(epoch).toMatchObject({ archive: expect.anything(), expiry: { state: 'expired' } });
-    // The reader begins where the feed began again last.
+    // The reader begins at the last restart of the feed.
     expect(await fed(0)).toEqual(before);
     expect(await deployment.invoke('ReplayFunction', { log: 'feed' })).toMatchObject({ log: FEED_LOG, equal: true });
     expect(await deployment.messages('DeadSnapshotJobs')).toEqual([]);

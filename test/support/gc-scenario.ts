@@ -261,7 +261,7 @@ export async function collectAfterEachGrace(
 /** Number of large values in the kept snapshots of a lived log. Each is a separate chunk. */
 export const LARGE_VALUES = 8;
 
-/** A lived log and its debris. */
+/** A log after a long life, and its debris. */
 export async function logWithDebris(): Promise<{ readonly sheet: SheetLog; readonly debris: Debris }> {
   const sheet = await livedLog();
   return { sheet, debris: await leaveDebris(sheet) };

@@ -67,7 +67,7 @@ async function runAll(sheet: SheetLog, job: Job | undefined, deps: Partial<JobDe
   return runs;
 }
 
-/** Runs an archive job some times. @returns its next continuation */
+/** Runs an archive job several times. @returns its next continuation */
 async function begun(sheet: SheetLog, runs: number): Promise<ArchiveJob> {
   let job: Job = first(sheet);
   for (let i = 0; i < runs; i++) {

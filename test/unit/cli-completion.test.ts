@@ -13,7 +13,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** The words that may stand in place of the last word. */
+/** The candidates for the last word. */
 function complete(...words: readonly string[]): string[] {
   return completions(makeProgram(), words, NAMES).map(({ word }) => word);
 }

@@ -11,7 +11,7 @@ The script completes commands, options and the names of logs in ${SETTINGS_FILE}
   fish   logfold completion fish > ~/.config/fish/completions/logfold.fish
 
 The script runs logfold, so the command must be on your PATH: 'npm install --global' puts it there, npx does not.
-If words follow --, the command prints what may stand in place of the last one. The scripts do so.`;
+If words follow --, the command prints the candidates for the last one. The scripts use this.`;
 
 /** @param settings reads the settings file, if there is one */
 export function completionCommand(settings: () => Settings | undefined) {

@@ -164,7 +164,7 @@ function newestEnds(ends: Iterable<LogEnd>): Map<LogId, Position> {
 }
 
 /**
- * Whether a part of the feed is gone on which an open document stands: chunks that garbage
+ * Whether a part of the feed is gone on which an open document is based: chunks that garbage
  * collection removed, or entries after a restore of the table.
  */
 function isGone(error: unknown): boolean {
