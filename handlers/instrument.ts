@@ -2,10 +2,8 @@ import { Logger } from '@aws-lambda-powertools/logger';
 import { Metrics } from '@aws-lambda-powertools/metrics';
 import type { Context } from 'aws-lambda';
 import { repairJsonParse } from '../src/adapters/platform/json-parse.ts';
-import type { FunctionEvent } from '../src/functions/function-event.ts';
+import { type FunctionEvent, reportEvent } from '../src/functions/function-event.ts';
 import type { Invocation } from '../src/functions/invocation.ts';
-import { logLine } from '../src/functions/log-line.ts';
-import { metricsOf } from '../src/functions/metrics.ts';
 import { once } from './once.ts';
 
 // Lambda's runtime looks JSON.parse up for each event, and loads this module before the first one.
@@ -42,7 +40,7 @@ export function instrumented<Event, Answer>(
 }
 
 function report(event: FunctionEvent): void {
-  const { level, message, fields } = logLine(event);
+  const { level, message, fields, metrics: values } = reportEvent(event);
   logger[level](message, fields);
-  for (const { name, unit, value } of metricsOf(event)) metrics.addMetric(name, unit, value);
+  for (const { name, unit, value } of values) metrics.addMetric(name, unit, value);
 }

@@ -1,7 +1,7 @@
 import Table from 'cli-table3';
-import { count, formatBytes } from '../../src/cli/format.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { Replayed } from '../../src/workers/inspect/replay.ts';
+import { count, formatBytes } from '../../src/workers/jobs/report.ts';
 import type { SnapshotTotals } from './audit.ts';
 import type { Comparison } from './plain-sheet.ts';
 import { PRICES, priceOf, type Usage } from './prices.ts';

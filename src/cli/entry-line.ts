@@ -9,7 +9,7 @@ import {
   type SnapshotStatus,
   snapshotStatus,
 } from '../log/entry.ts';
-import { formatDate } from './format.ts';
+import { formatDate } from '../workers/jobs/report.ts';
 import { type Json, jsonFromValue, jsonFromValues } from './json-value.ts';
 
 /** The place of an entry, which `append` ignores. */

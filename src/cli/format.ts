@@ -8,16 +8,6 @@ export function forTerminal(text: string): string {
   return text.replaceAll(/(?![\n\t])[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/gu, printable);
 }
 
-/** A number and its noun for people: `1 chunk`, `2 chunks`. */
-export function count(number: number, one: string, many = `${one}s`): string {
-  return `${number} ${number === 1 ? one : many}`;
-}
-
-/** `1 entry` or `2 entries`. */
-export function countEntries(number: number): string {
-  return count(number, 'entry', 'entries');
-}
-
 const SECONDS: Readonly<Record<string, number>> = { '': 1, s: 1, m: 60, h: 3600, d: 24 * 3600 };
 
 /**
@@ -40,16 +30,4 @@ export function formatDuration(seconds: number): string {
     1,
   ];
   return `${seconds / size}${unit === '' ? 's' : unit}`;
-}
-
-/** Epoch seconds as a date and time in UTC, for people. */
-export function formatDate(seconds: number): string {
-  return new Date(seconds * 1000).toISOString().replace('.000', '');
-}
-
-/** A number of bytes for people. */
-export function formatBytes(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
 }

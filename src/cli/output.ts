@@ -7,7 +7,8 @@ import { setImmediate as pause } from 'node:timers/promises';
 import { SingleBar } from 'cli-progress';
 import { removeAtExit } from '../adapters/filesystem/temporary-paths.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError, type Where } from '../errors.ts';
-import { count, formatDuration, forTerminal } from './format.ts';
+import { count } from '../workers/jobs/report.ts';
+import { formatDuration, forTerminal } from './format.ts';
 
 /** Whether the process has written its only answer to standard output. */
 let answered = false;

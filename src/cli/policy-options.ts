@@ -2,8 +2,9 @@ import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
 import type { PolicyChanges } from '../retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../retention/retention-policy.ts';
+import { count } from '../workers/jobs/report.ts';
 import { command, parse } from './command.ts';
-import { count, formatDuration, parseDuration } from './format.ts';
+import { formatDuration, parseDuration } from './format.ts';
 
 /**
  * A command with the options of a retention policy. Missing options come from the log's own policy

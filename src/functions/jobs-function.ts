@@ -2,7 +2,8 @@ import type { SQSBatchResponse, SQSEvent, SQSRecord } from 'aws-lambda';
 import { MessageInvalidError } from '../errors.ts';
 import { type JobDeps, type JobResult, runJob } from '../workers/dispatch/run-job.ts';
 import { decodeJob, type Job } from '../workers/jobs/job.ts';
-import type { Delivery, JobEvent, SnapshotLag } from './function-event.ts';
+import type { SnapshotLag } from '../workers/snapshot/build-snapshot.ts';
+import type { Delivery, JobEvent } from './function-event.ts';
 import { deadlineOf, type Invocation } from './invocation.ts';
 
 /**

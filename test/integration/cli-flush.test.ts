@@ -67,7 +67,7 @@ describe('buffered edits', () => {
     expect(await statusOf(log)).toMatchObject({ bufferedEdits: 0, lastSnapshot: position, stopped: null });
 
     const again = await runCli(['flush', log, ...place.words]);
-    expect(again).toMatchObject({ code: 0, stdout: 'The snapshot at 0/4 has no buffered edits\n' });
+    expect(again).toMatchObject({ code: 0, stdout: `flush ${log} 0/4: no buffered edits\n` });
   });
 
   test('the pipeline flushes them when that is due', async () => {

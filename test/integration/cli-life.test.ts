@@ -360,12 +360,14 @@ describe('the output for people', () => {
 
     expect((await say('archive', log)).stdout).toMatch(/^No segment is due\. /);
     const planned = await say('archive', log, ...NOW, '--dry-run');
-    expect(planned.stdout).toMatch(/^segment 0 would be archived: 9 entries, .+ as .+\nsegment 1 would be archived: /);
+    expect(planned.stdout).toMatch(
+      /^would do: archive \S+ segment 0: 9 entries, .+ as .+\nwould do: archive \S+ segment 1: /,
+    );
     const archived = await say('archive', log, ...NOW);
-    expect(archived.stdout.replaceAll('is archived', 'would be archived')).toBe(planned.stdout);
-    expect((await say('archive', log, '0')).stdout).toBe('segment 0 already has an archive\n');
+    expect(archived.stdout).toBe(planned.stdout.replaceAll('would do: ', ''));
+    expect((await say('archive', log, '0')).stdout).toBe(`archive ${log} segment 0: already archived\n`);
 
-    const day = /^segment 0: 9 entries expire on \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$/;
+    const day = /^expire \S+ segment 0: 9 entries leave the table from \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ on\n$/;
     expect((await say('expire', log, '0')).stdout).toMatch(day);
     const status = await say('status', log);
     expect(status.stdout).toMatch(/│ 0 +│ 9 +│ 7 +│ yes +│ from \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ │/);
@@ -375,11 +377,13 @@ describe('the output for people', () => {
     expect(undone.stdout).toBe('segment 0 stays in the table: 9 entries lose their expiry\n');
     expect((await say('expire', log, '0', '--undo')).stdout).toBe('segment 0 does not expire\n');
     const later = await say('expire', log, '1', '--expire', 'delete');
-    expect(later.stdout).toMatch(/^segment 1: the entries may be deleted after .+Z\. Run the command again then/);
+    expect(later.stdout).toMatch(
+      /^expire \S+ segment 1: the entries may be deleted after .+Z\. Run the command again then/,
+    );
     const gone = await say('expire', log, '0', ...NOW, '--expire', 'delete');
-    expect(gone.stdout).toBe('segment 0: 9 entries are deleted\n');
+    expect(gone.stdout).toMatch(/^expire \S+ segment 0: 9 entries leave the table from .+Z on\n$/);
     expect(gone.stderr).toMatch(short);
-    expect((await say('expire', log, '0')).stdout).toBe('segment 0: already expired\n');
+    expect((await say('expire', log, '0')).stdout).toBe(`expire ${log} segment 0: already expired\n`);
 
     const would = await say('restore', log, '0', '--dry-run');
     expect(would.stdout).toBe(

@@ -240,7 +240,7 @@ describe('the commands on mapped logs', () => {
     ['replay', ['replay', '1'], { log: '1', equal: true }, 'equals the stored state at 3/0'],
     ['verify', ['verify', '1'], { log: '1', problems: [] }, 'nothing is missing'],
     ['collect', ['collect', '1', '--dry-run'], { log: '1', dryRun: true }, 'kept'],
-    ['flush', ['flush', '1'], { log: '1' }, 'The snapshot at 3/0'],
+    ['flush', ['flush', '1'], { log: '1' }, 'flush 1 3/0: '],
     ['policy', ['policy', '1', '--keep-segments', '2'], { policies: [{ log: '1', own: { keepSegments: 2 } }] }, '2'],
     ['resume', ['resume', '1'], { log: '1', position: null }, "'logfold sweep' builds the snapshot that is due"],
     ['sweep', ['sweep', '--log', '1', '--dry-run'], { failures: [] }, '0 failed'],
@@ -254,7 +254,7 @@ describe('the commands on mapped logs', () => {
 
   test('a segment is archived, expires by TTL, and comes back byte for byte', async () => {
     for (const segment of ['0', '1', '2']) await json('archive', '1', segment);
-    expect(await text('archive', '1', '0')).toContain('segment 0 already has an archive');
+    expect(await text('archive', '1', '0')).toContain('segment 0: already archived');
     expect(await json('expire', '1', '0', '--expire', 'ttl', '--grace', '0s')).toMatchObject({ log: '1' });
     const stamped = (await place.items(TABLE)).filter((item) => item.expiresAt !== undefined);
     expect(stamped.map(({ pk, sk }) => [pk?.S, Number(sk?.N)]).sort()).toEqual(

@@ -86,8 +86,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/jobs/job.ts',
-        from: 'formatPosition(job.position)',
-        to: 'job.position.entry',
+        from: "'position' in job ? [formatPosition(job.position)]",
+        to: "'position' in job ? [job.position.entry]",
       },
     ],
   },

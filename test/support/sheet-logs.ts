@@ -1,6 +1,5 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import { JobRunner } from '../../src/cli/job-runner.ts';
 import type { LogfoldError } from '../../src/errors.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -9,6 +8,7 @@ import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { Policies, type PolicyChanges } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { JobRunner } from '../../src/workers/dispatch/job-runner.ts';
 import type { JobDeps, JobResult } from '../../src/workers/dispatch/run-job.ts';
 import type { Job } from '../../src/workers/jobs/job.ts';
 import { completeSnapshot, type SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';

@@ -6,8 +6,7 @@ import {
   StoreUnavailableError,
   UsageError,
 } from '../../src/errors.ts';
-import type { SweepEvent } from '../../src/functions/function-event.ts';
-import { logLine } from '../../src/functions/log-line.ts';
+import { reportEvent, type SweepEvent } from '../../src/functions/function-event.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { ItemScanPart, LogPage } from '../../src/mapping/mapped-items.ts';
@@ -200,7 +199,7 @@ describe('the sweep function with adopt', () => {
       { kind: 'not adopted', run: 'request', error: { code: 'ITEM_INVALID' } },
       { kind: 'adopted', run: 'request', result: { complete: true } },
     ]);
-    expect(events.map(logLine)).toMatchObject([
+    expect(events.map(reportEvent)).toMatchObject([
       { level: 'error', message: 'an item or a log does not fit the mapping' },
       { level: 'info', message: 'looked for logs in the whole table', fields: { logs: ALL_LOGS, unfit: 1 } },
     ]);

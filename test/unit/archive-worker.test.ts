@@ -138,8 +138,8 @@ describe('an archive', () => {
     const before = await sheet.contents();
     const plan = await planArchive(sheet.deps, { log: sheet.log, segment: 0 });
     expect(await sheet.contents()).toEqual(before);
-    expect(await sheet.archive(0)).toMatchObject({ ...plan });
-    expect(await planArchive(sheet.deps, { log: sheet.log, segment: 0 })).toBeUndefined();
+    expect(await sheet.archive(0)).toMatchObject({ ...plan, outcome: 'archived' });
+    expect(await planArchive(sheet.deps, { log: sheet.log, segment: 0 })).toMatchObject({ outcome: 'present' });
   });
 
   test('several jobs write one archive', async () => {

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { count, countEntries, formatDuration, forTerminal, parseDuration } from '../../src/cli/format.ts';
+import { formatDuration, forTerminal, parseDuration } from '../../src/cli/format.ts';
 import { textTable } from '../../src/cli/text-table.ts';
 import { printable, UsageError, unprintable } from '../../src/errors.ts';
+import { count, countEntries } from '../../src/workers/jobs/report.ts';
 
 describe('durations', () => {
   test.each([

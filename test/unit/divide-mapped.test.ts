@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import { JobRunner } from '../../src/cli/job-runner.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
-import { logLine } from '../../src/functions/log-line.ts';
+import { reportEvent } from '../../src/functions/function-event.ts';
 import { fromLambdaRecord } from '../../src/functions/stream-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -14,6 +13,7 @@ import type { SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
+import { JobRunner } from '../../src/workers/dispatch/job-runner.ts';
 import { route, type StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
@@ -163,7 +163,7 @@ describe('the router of a mapped table', () => {
     expect(batchItemFailures).toEqual([]);
     expect(jobs).toEqual([{ kind: 'divide', log }]);
     const record = recordOf({ pk, sk: { N: '1.5' } });
-    expect(logLine({ kind: 'record', record, error: errors[0], isSkipped: true })).toMatchObject({
+    expect(reportEvent({ kind: 'record', record, error: errors[0], isSkipped: true })).toMatchObject({
       level: 'error',
       message: 'a stream record was skipped, because its item does not fit the mapping',
     });

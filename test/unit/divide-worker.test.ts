@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { encodeValue } from '../../src/codec/canonical.ts';
 import { EntryExistsError, FoldFailedError } from '../../src/errors.ts';
-import { logLine } from '../../src/functions/log-line.ts';
+import { reportEvent } from '../../src/functions/function-event.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -432,7 +432,7 @@ describe('a divide job', () => {
     const lineOf = async () => {
       const result = await sheets.divide(log, EVERY_FIVE);
       const delivery = { messageId: '1', receiveCount: 1 };
-      return logLine({ kind: 'job', delivery, job: { kind: 'divide', log }, result, ms: 1, lag: undefined });
+      return reportEvent({ kind: 'job', delivery, job: { kind: 'divide', log }, result, ms: 1, lag: undefined });
     };
     expect(await lineOf()).toMatchObject({
       level: 'info',

@@ -2,8 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { ResourceMissingError } from '../../src/errors.ts';
 import { FEED_DIVISION, FEED_LOG } from '../../src/feed/feed-log.ts';
-import type { FunctionEvent } from '../../src/functions/function-event.ts';
-import { metricsOf } from '../../src/functions/metrics.ts';
+import { type FunctionEvent, reportEvent } from '../../src/functions/function-event.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { type StreamFunctionDeps, streamFunction } from '../../src/functions/stream-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
@@ -76,7 +75,7 @@ describe('the stream function with a feed', () => {
     expect(await stream.sheets.jobs()).toMatchObject([{ kind: 'snapshot', log: B }]);
     const fed = stream.events.at(-1);
     expect(fed).toEqual({ kind: 'fed', run: batch[0]?.eventId, spans: 2, checkpoint: 2 });
-    expect(fed && metricsOf(fed)).toEqual([{ name: 'FeedSpans', unit: 'Count', value: 2 }]);
+    expect(fed && reportEvent(fed).metrics).toEqual([{ name: 'FeedSpans', unit: 'Count', value: 2 }]);
   });
 
   test('publishes a batch that the feed has, because an earlier delivery may not have', async () => {
@@ -125,7 +124,7 @@ describe('the stream function with a feed', () => {
     expect(await stream.sheets.jobs()).toMatchObject([{ kind: 'snapshot', log: B }]);
     const failed = stream.events.at(-1);
     expect(failed).toMatchObject({ kind: 'unfed', error: { code: 'RESOURCE_MISSING' } });
-    expect(failed && metricsOf(failed)).toEqual([{ name: 'FeedFailures', unit: 'Count', value: 1 }]);
+    expect(failed && reportEvent(failed).metrics).toEqual([{ name: 'FeedFailures', unit: 'Count', value: 1 }]);
     stream.deps = {};
     expect(await stream.run(...batch)).toEqual([]);
     expect(await stream.sheets.fed()).toEqual({ [A]: '0/3', [B]: '0/5' });

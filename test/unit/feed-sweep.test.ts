@@ -1,14 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { ResourceMissingError } from '../../src/errors.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
-import type { SweepEvent } from '../../src/functions/function-event.ts';
-import { logLine } from '../../src/functions/log-line.ts';
-import { type Metric, metricsOf } from '../../src/functions/metrics.ts';
+import { reportEvent, type SweepEvent } from '../../src/functions/function-event.ts';
 import { type SweepFunctionDeps, sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { condemnedKey } from '../../src/store/keys.ts';
+import type { Metric } from '../../src/workers/jobs/report.ts';
 import type { FoundEnd } from '../../src/workers/sweep/feed-ends.ts';
 import { SweptFeed } from '../../src/workers/sweep/feed-ends.ts';
 import { rebuildFeed } from '../../src/workers/sweep/rebuild-feed.ts';
@@ -130,7 +129,7 @@ describe('the sweep function with a feed', () => {
     const young = await sheets.atRest();
     const first = await run(fed);
     expect(first.event).toMatchObject({ kind: 'fed', spans: 2, missed: 1, checkpoint: first.published[0] });
-    expect(first.event && metricsOf(first.event)).toEqual([
+    expect(first.event && reportEvent(first.event).metrics).toEqual([
       { name: 'FeedSpans', unit: 'Count', value: 2 },
       { name: 'FeedSpansMissed', unit: 'Count', value: 1 },
     ]);
@@ -182,16 +181,16 @@ describe('the sweep function with a feed', () => {
     const found = await run(fed);
     expect(found.ahead).toMatchObject([{ log: back, error: { code: 'FEED_AHEAD', log: back, segment: 3, entry: 7 } }]);
     expect(found.ahead[0]?.error.message).toContain('ends at 1/0');
-    expect(found.ahead[0] && logLine(found.ahead[0])).toMatchObject({ level: 'error', fields: { log: back } });
+    expect(found.ahead[0] && reportEvent(found.ahead[0])).toMatchObject({ level: 'error', fields: { log: back } });
     expect(found.result).toMatchObject({ feedAhead: 1 });
     const ofFeed = ({ name }: Metric) => name === 'FeedAhead';
-    expect(found.swept && metricsOf(found.swept).filter(ofFeed)).toMatchObject([{ value: 1 }]);
+    expect(found.swept && reportEvent(found.swept).metrics.filter(ofFeed)).toMatchObject([{ value: 1 }]);
 
     const onFailure = (): void => expect.unreachable();
     await rebuildFeed({ ...fed.deps, feed: writer, onFailure });
     const after = await run(fed);
     expect(after).toMatchObject({ ahead: [], result: { feedAhead: 0 } });
-    expect(after.swept && metricsOf(after.swept).filter(ofFeed)).toMatchObject([{ value: 0 }]);
+    expect(after.swept && reportEvent(after.swept).metrics.filter(ofFeed)).toMatchObject([{ value: 0 }]);
   });
 
   test('names no log whose young entries the stream fed, or whose newest entries a stale read lacks', async () => {

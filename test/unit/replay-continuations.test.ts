@@ -1,8 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
-import type { ReplayEvent } from '../../src/functions/function-event.ts';
-import { logLine } from '../../src/functions/log-line.ts';
-import { metricsOf } from '../../src/functions/metrics.ts';
+import { type ReplayEvent, reportEvent } from '../../src/functions/function-event.ts';
 import { type ReplayAnswer, replayFunction } from '../../src/functions/replay-function.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import { bufferedEdits } from '../../src/snapshot/flush-due.ts';
@@ -130,8 +128,11 @@ describe('a replay in several runs', () => {
     });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');
-    expect(logLine(event)).toMatchObject({ level: 'info', fields: { equalUpTo: formatPosition(second), from: null } });
-    expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
+    expect(reportEvent(event)).toMatchObject({
+      level: 'info',
+      fields: { equalUpTo: formatPosition(second), from: null },
+    });
+    expect(reportEvent(event).metrics).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
   test.each([4, 5, 6, 11])(

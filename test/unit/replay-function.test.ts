@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { UsageError } from '../../src/errors.ts';
-import type { ReplayEvent } from '../../src/functions/function-event.ts';
-import { logLine } from '../../src/functions/log-line.ts';
-import { metricsOf } from '../../src/functions/metrics.ts';
+import { type ReplayEvent, reportEvent } from '../../src/functions/function-event.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
@@ -41,11 +39,11 @@ describe('the replay function', () => {
     expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ equal: null, stored: null, snapshot: null, entries: 2 });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');
-    expect(logLine(event)).toMatchObject({
+    expect(reportEvent(event)).toMatchObject({
       level: 'warn',
       message: expect.stringContaining('found no stored snapshot'),
     });
-    expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
+    expect(reportEvent(event).metrics).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
   test('it reports as an error that a snapshot is not the fold of its log', async () => {
@@ -62,11 +60,11 @@ describe('the replay function', () => {
     expect(await run({ log: LOG })).toMatchObject({ equal: false });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');
-    expect(logLine(event)).toMatchObject({
+    expect(reportEvent(event)).toMatchObject({
       level: 'error',
       fields: { correlationId: 'request', log: LOG, position: `0/${forged.entry}`, equal: false },
     });
-    expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 1 }]);
+    expect(reportEvent(event).metrics).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 1 }]);
   });
 
   test.each([

@@ -1,16 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
-import { describeJob, describeJobResult } from '../../src/cli/job-text.ts';
 import { EntryNotFoundError, MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { flushDue } from '../../src/snapshot/flush-due.ts';
 import { readStop, type Stop } from '../../src/snapshot/stop.ts';
-import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
+import { describeJobResult, type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import {
   continuationDeduplicationId,
   decodeJob,
+  describeJob,
   dueDeduplicationId,
   encodeJob,
   type Job,
@@ -483,15 +483,16 @@ describe('a line for an operator', () => {
   });
 
   test('there is none if there was nothing to do, or if a continuation follows', () => {
-    const quiet: JobResult[] = [
-      { outcome: 'progress', segment: 3, reached: 4, expires: NOON },
-      { outcome: 'present', segment: 3 },
-      { outcome: 'kept', segment: 3 },
-      { outcome: 'obsolete', position },
-      { outcome: 'empty', position },
-      { outcome: 'passed', position, newest: position },
-      { ...collected, removed: tally(0, 0), condemned: tally(0, 0) },
+    const flush: Job = { kind: 'flush', log: LOG, position };
+    const quiet: [Job, JobResult][] = [
+      [expire, { outcome: 'progress', segment: 3, reached: 4, expires: NOON }],
+      [expire, { outcome: 'present', segment: 3 }],
+      [expire, { outcome: 'kept', segment: 3 }],
+      [snapshot, { outcome: 'obsolete', position }],
+      [flush, { outcome: 'empty', position }],
+      [flush, { outcome: 'passed', position, newest: position }],
+      [collect, { ...collected, removed: tally(0, 0), condemned: tally(0, 0) }],
     ];
-    for (const result of quiet) expect(describeJobResult(expire, result)).toBeUndefined();
+    for (const [job, result] of quiet) expect(describeJobResult(job, result)).toBeUndefined();
   });
 });

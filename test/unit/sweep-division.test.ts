@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { FoldFailedError } from '../../src/errors.ts';
-import { metricsOf } from '../../src/functions/metrics.ts';
+import { reportEvent } from '../../src/functions/function-event.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { type DivisionSettings, divisionOf } from '../../src/log/division-policy.ts';
 import { writeStop } from '../../src/snapshot/stop.ts';
@@ -118,7 +118,7 @@ describe('a sweep with a division policy', () => {
     const ages = { unsnapshottedSeconds: 0, dueSeconds: 0 };
     const metrics = async (settings: DivisionSettings) => {
       const result = await sheets.divide(settings);
-      const all = metricsOf({ kind: 'swept', run: '1', result, ms: 1, ages });
+      const all = reportEvent({ kind: 'swept', run: '1', result, ms: 1, ages }).metrics;
       return all.filter(({ name }) => ['LongestTailEntries', 'LogsUndivided'].includes(name));
     };
     expect(await metrics({})).toEqual([]);

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
-import type { SweepEvent } from '../../src/functions/function-event.ts';
-import { metricsOf } from '../../src/functions/metrics.ts';
+import { reportEvent, type SweepEvent } from '../../src/functions/function-event.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { writePolicy } from '../../src/retention/policies.ts';
@@ -352,7 +351,7 @@ describe('the sweep function', () => {
     const [log] = await swept.newLogs(1);
     const reported = (): string[] => {
       const event = swept.events.at(-1);
-      return event === undefined ? [] : metricsOf(event).map(({ name }) => name);
+      return event === undefined ? [] : reportEvent(event).metrics.map(({ name }) => name);
     };
     const trouble = ['LogsFailed', 'LogsStopped', 'RecordsMissed'];
     await swept.run();

@@ -5,7 +5,6 @@ import { describe, expect, test } from 'vitest';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
-import { describeJob } from '../../src/cli/job-text.ts';
 import { LogIdInvalidError, LogNotFoundError, ObjectInvalidError, UsageError, unprintable } from '../../src/errors.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
@@ -16,7 +15,7 @@ import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retent
 import { archiveKey, condemnedKey, logName, logPrefix, stopKey } from '../../src/store/keys.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
-import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
+import { decodeJob, describeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { beginUpload } from '../support/gc-scenario.ts';

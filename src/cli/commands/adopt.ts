@@ -4,9 +4,9 @@ import { queryNewestSegments } from '../../log/newest.ts';
 import { segmentSizes } from '../../mapping/mapped-division.ts';
 import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
+import { count } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { divisionFrom } from '../division-options.ts';
-import { count } from '../format.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
 
 const HELP = `

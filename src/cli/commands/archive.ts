@@ -1,9 +1,8 @@
-import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { toHex } from '../../codec/bytes.ts';
-import type { PassedOver } from '../../log/guard.ts';
-import { archiveSegment, planArchive } from '../../workers/retention/archive-segment.ts';
+import type { ArchiveJob } from '../../workers/jobs/job.ts';
+import { describeOutcome } from '../../workers/jobs/report.ts';
+import { archiveSegment, planArchive, reportArchive } from '../../workers/retention/archive-segment.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
-import { countEntries, formatBytes } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { dueSegments, policyOfLog } from '../retention.ts';
 
@@ -34,19 +33,11 @@ export function archiveCommand() {
               done = Math.max(done, entries);
               progress.update(done);
             };
-            const place = { log, segment };
-            if (options.dryRun) {
-              const plan = await planArchive({ ...deps, onEntries }, place);
-              const outcome = plan === undefined ? 'present' : 'would archive';
-              archived.push({ segment, outcome, ...plan, ...hexHash(plan) });
-              lines.push(describe(segment, plan, 'would be archived'));
-            } else {
-              const result = await archiveSegment({ ...deps, onEntries }, place);
-              // Without a deadline, a job ends in its first run.
-              if (result.outcome === 'archiving') continue;
-              archived.push({ ...result, ...hexHash(result) });
-              lines.push(describe(segment, result.outcome === 'present' ? undefined : result, 'is archived'));
-            }
+            const job: ArchiveJob = { kind: 'archive', log, segment };
+            const work = options.dryRun ? planArchive : archiveSegment;
+            const result = await work({ ...deps, onEntries }, job);
+            archived.push({ ...result, ...('hash' in result && { hash: toHex(result.hash) }) });
+            lines.push(describeOutcome(job, reportArchive(result), options));
           }
         } finally {
           progress.stop();
@@ -58,18 +49,4 @@ export function archiveCommand() {
         );
       }),
     );
-}
-
-function hexHash(written: object | undefined): { readonly hash?: string } {
-  return written !== undefined && 'hash' in written && written.hash instanceof Uint8Array
-    ? { hash: toHex(written.hash) }
-    : {};
-}
-
-/** @param written undefined if the segment has an archive already */
-function describe(segment: number, written: WrittenArchive | PassedOver<unknown> | undefined, done: string): string {
-  if (written === undefined) return `segment ${segment} already has an archive`;
-  if ('reason' in written) return `segment ${segment} was not archived: ${written.reason}`;
-  const { entries, bytes, stored } = written;
-  return `segment ${segment} ${done}: ${countEntries(entries)}, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
 }

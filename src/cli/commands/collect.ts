@@ -1,6 +1,7 @@
 import { type CollectResult, collectLog } from '../../workers/gc/collect.ts';
+import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes, formatDuration } from '../format.ts';
+import { formatDuration } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { policyOfLog, warnOfShortGrace } from '../retention.ts';
 

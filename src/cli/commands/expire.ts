@@ -1,10 +1,11 @@
 import { UsageError } from '../../errors.ts';
 import { checkPolicy } from '../../retention/retention-policy.ts';
-import { type ExpireResult, expireSegment } from '../../workers/retention/expire-segment.ts';
+import type { ExpireJob } from '../../workers/jobs/job.ts';
+import { countEntries, describeOutcome } from '../../workers/jobs/report.ts';
+import { type ExpireResult, expireSegment, reportExpiry } from '../../workers/retention/expire-segment.ts';
 import { requireSegment } from '../../workers/retention/segment-state.ts';
 import { undoExpiry } from '../../workers/retention/undo-expiry.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
-import { countEntries, formatDate } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import {
   capacityShareOption,
@@ -75,34 +76,18 @@ export function expireCommand() {
             results.push(await expireSegment({ ...deps, onEntries }, { log, segment }, policy, how));
           }
         });
-        const lines = results.map((result) => describe(result, { dryRun, deletes: policy.expire === 'delete' }));
+        const lines = results.map((result) => {
+          const job: ExpireJob = { kind: 'expire', log, segment: result.segment };
+          return `${describeOutcome(job, reportExpiry(result), options)}${dryRun ? '' : adviceAfter(result)}`;
+        });
         const none = 'No segment is due. See the policy under --help, or name a segment.';
         output.result({ log, dryRun, segments: results }, lines.length === 0 ? none : lines.join('\n'));
       }),
     );
 }
 
-function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonly deletes: boolean }): string {
-  const segment = `segment ${result.segment}`;
-  switch (result.outcome) {
-    case 'expired': {
-      const done = result.entries === 1 ? ['is deleted', 'expires'] : ['are deleted', 'expire'];
-      const [deleted, stamped] = how.dryRun ? ['would be deleted', 'would expire'] : done;
-      return `${segment}: ${countEntries(result.entries)} ${how.deletes ? deleted : `${stamped} on ${formatDate(result.expires)}`}`;
-    }
-    case 'waiting': {
-      const on = formatDate(result.expires);
-      return how.dryRun
-        ? `${segment}: the entries would be deleted after ${on}`
-        : `${segment}: the entries may be deleted after ${on}. Run the command again then, or let the sweep do it.`;
-    }
-    case 'progress':
-      return `${segment}: done up to entry ${result.reached}. Run the command again.`;
-    case 'present':
-      return `${segment}: already expired`;
-    case 'kept':
-      return `${segment}: kept by the policy`;
-    case 'foreign':
-      return `${segment}: passed over: ${result.reason}`;
-  }
+/** Advice after a result that does not end the expiry. */
+function adviceAfter({ outcome }: ExpireResult): string {
+  if (outcome === 'waiting') return '. Run the command again then, or let the sweep do it.';
+  return outcome === 'progress' ? '. Run the command again.' : '';
 }

@@ -4,12 +4,13 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
+import { count, formatDate } from '../../workers/jobs/report.ts';
 import { rebuildFeed } from '../../workers/sweep/rebuild-feed.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { runProgram } from '../consumer-program.ts';
 import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
-import { count, formatDate, formatDuration } from '../format.ts';
+import { formatDuration } from '../format.ts';
 import { type Output, writePart } from '../output.ts';
 import { untilInterrupted } from '../signals.ts';
 

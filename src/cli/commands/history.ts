@@ -3,9 +3,9 @@ import type { HistoryOptions, HistoryPlace, Revision } from '../../client/histor
 import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { Key } from '../../tree/key.ts';
+import { count, formatDate } from '../../workers/jobs/report.ts';
 import { onBadEntryOption, reportBadEntry } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatDate } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, MOMENT_HELP } from '../moment.ts';
 import { type TableRow, textTable } from '../text-table.ts';

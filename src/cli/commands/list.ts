@@ -3,9 +3,9 @@ import { isOfOneLog, printable } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { queryNewest } from '../../log/newest.ts';
 import { type AgedLog, logsWithAge } from '../../workers/inspect/status.ts';
+import { formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment } from '../command.ts';
 import type { Environment } from '../environment.ts';
-import { formatDate } from '../format.ts';
 import { namesOf, SETTINGS_FILE, type Settings } from '../settings.ts';
 
 /** Logs that are read at the same time. */

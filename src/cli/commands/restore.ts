@@ -3,10 +3,11 @@ import { UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { querySegments } from '../../log/newest.ts';
 import { MAX_KEEP_DAYS } from '../../retention/retention-policy.ts';
+import { countEntries } from '../../workers/jobs/report.ts';
 import { type RestoreResult, restoreSegment } from '../../workers/retention/restore-segment.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import type { Environment } from '../environment.ts';
-import { countEntries, parseDuration } from '../format.ts';
+import { parseDuration } from '../format.ts';
 import { capacityShareOption, rateLimiterOf } from '../retention.ts';
 
 const HOLD = '7d';

@@ -3,9 +3,10 @@ import { formatPosition } from '../../ids/position.ts';
 import { newestSnapshot } from '../../log/last-snapshot.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
-import { type FlushResult, flushSnapshot } from '../../workers/snapshot/flush-snapshot.ts';
+import type { FlushJob } from '../../workers/jobs/job.ts';
+import { describeOutcome } from '../../workers/jobs/report.ts';
+import { flushSnapshot, reportFlush } from '../../workers/snapshot/flush-snapshot.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes } from '../format.ts';
 import { requireOwnSchema } from '../mapping.ts';
 import { manualTime } from '../reducer.ts';
 
@@ -36,34 +37,14 @@ export function flushCommand() {
             advice: "Run 'logfold sweep --log LOG' first, which completes one that is due",
           });
         }
-        const result = await output.during('Snapshots flushed', () =>
-          flushSnapshot(deps, { kind: 'flush', log, position }),
-        );
-        output.result({ log, ...result }, describeFlush(result));
-        // In both cases the snapshot still has its buffered edits.
-        if (result.outcome === 'stopped' || result.outcome === 'foreign') process.exitCode = 1;
+        const job: FlushJob = { kind: 'flush', log, position };
+        const result = await output.during('Snapshots flushed', () => flushSnapshot(deps, job));
+        const report = reportFlush(result);
+        output.result({ log, ...result }, describeOutcome(job, report));
+        // The snapshot still has its buffered edits.
+        if (report.level === 'warn' || report.level === 'error') process.exitCode = 1;
       }),
     );
-}
-
-function describeFlush(result: FlushResult): string {
-  const snapshot = `The snapshot at ${formatPosition(result.position)}`;
-  switch (result.outcome) {
-    case 'flushed': {
-      const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${snapshot} is flushed: ${count(result.flushedEdits, 'edit')} from its buffers; ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
-    }
-    case 'flushing':
-      return `${snapshot} is flushed in part`;
-    case 'empty':
-      return `${snapshot} has no buffered edits`;
-    case 'passed':
-      return `${snapshot} is not the newest any more: the snapshot at ${formatPosition(result.newest)} is newer`;
-    case 'foreign':
-      return `${snapshot} was not flushed: ${result.reason}`;
-    case 'stopped':
-      return `${snapshot} was not flushed, because the log is stopped: ${result.stop.message}`;
-  }
 }
 
 export function resumeCommand() {

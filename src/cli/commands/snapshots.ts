@@ -1,7 +1,7 @@
 import { formatPosition } from '../../ids/position.ts';
 import { type ListedSnapshot, listSnapshots } from '../../workers/inspect/list-snapshots.ts';
+import { formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { formatDate } from '../format.ts';
 import { type TableRow, textTable } from '../text-table.ts';
 
 const LIMIT = 20;

@@ -8,8 +8,8 @@ import {
   type SegmentStatus,
   segmentStatuses,
 } from '../../workers/inspect/status.ts';
+import { count, formatBytes, formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes, formatDate } from '../format.ts';
 import { type TableRow, textTable } from '../text-table.ts';
 
 /** Logs that are read at the same time. */

@@ -6,18 +6,18 @@ import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
-import type { JobResult } from '../../workers/dispatch/run-job.ts';
+import { JobRunner } from '../../workers/dispatch/job-runner.ts';
+import { describeJobResult, type JobResult, reportOf } from '../../workers/dispatch/run-job.ts';
 import { dividedFeed } from '../../workers/feed/divided-feed.ts';
 import { logsByAge } from '../../workers/inspect/status.ts';
 import type { Job } from '../../workers/jobs/job.ts';
+import { describeJob } from '../../workers/jobs/job.ts';
+import { count } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { SweptFeed } from '../../workers/sweep/feed-ends.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
-import { count } from '../format.ts';
-import { JobRunner } from '../job-runner.ts';
-import { describeJob, describeJobResult } from '../job-text.ts';
 import { parseTypedLog } from '../mapping.ts';
 import type { Output } from '../output.ts';
 import type { Place } from '../place.ts';
@@ -247,10 +247,8 @@ class Summary {
     const text = describeJobResult(job, result);
     this.#jobs.push({ job, why: '', outcome: result.outcome, text });
     this.#show();
-    if (result.outcome === 'stopped' || result.outcome === 'refused') {
-      const { code, message } = result.outcome === 'stopped' ? result.stop : result.error;
-      this.#failures.push({ log: job.log, code, message });
-    }
+    const { failure } = reportOf(job, result);
+    if (failure !== undefined) this.#failures.push({ log: job.log, code: failure.code, message: failure.message });
   }
 
   /** Notes a failure once, although each pass meets it again. */

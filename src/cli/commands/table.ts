@@ -11,13 +11,14 @@ import { LOG_KINDS, revisionLog, type SourceTable } from '../../revisions/source
 import { type ItemRevision, readItemRevision } from '../../state/items/edit.ts';
 import { itemKey, type KeyNames } from '../../state/items/item-key.ts';
 import { ITEMS_MAP, items } from '../../state/items/reducer.ts';
+import { count, formatDate } from '../../workers/jobs/report.ts';
 import { type CompareResult, compareTable } from '../../workers/revisions/compare-table.ts';
 import { exportTable } from '../../workers/revisions/export-table.ts';
 import { bothKinds, recordedKind } from '../../workers/revisions/log-kind.ts';
 import { RevisionLogs, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import type { Environment } from '../environment.ts';
-import { count, formatDate, parseDuration } from '../format.ts';
+import { parseDuration } from '../format.ts';
 import { itemJson, parseItemKey } from '../item-json.ts';
 import { parseMoment } from '../moment.ts';
 import { type Output, writeFile, writeStandardOutput } from '../output.ts';

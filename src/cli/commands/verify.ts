@@ -1,6 +1,6 @@
 import { describeProblem, verify } from '../../workers/inspect/verify.ts';
+import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes } from '../format.ts';
 
 const HELP = `
 Archives are compared with the entries that are still in the table, so a change after archival is found before the

@@ -1,9 +1,9 @@
 import { stringify } from 'csv-stringify/sync';
 import { UsageError } from '../../errors.ts';
 import { cellText, checkRectangle } from '../../state/spreadsheet/sheet.ts';
+import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { count, formatBytes } from '../format.ts';
 import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
 import { requireSheets } from '../reducer.ts';
 

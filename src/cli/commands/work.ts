@@ -10,11 +10,10 @@ import { readPolicies } from '../../retention/policies.ts';
 import { LOG_KINDS } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
+import { describeJobResult } from '../../workers/dispatch/run-job.ts';
+import { count, countEntries, formatBytes } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
-
-import { count, countEntries, formatBytes } from '../format.ts';
-import { describeJobResult } from '../job-text.ts';
 import { Output, outputFailed } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';

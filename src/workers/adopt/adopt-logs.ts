@@ -3,6 +3,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { MappedItems } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { isAtEnd, type ScanPlace, type ScanPlaces } from '../../store/scan-places.ts';
+import type { Report } from '../jobs/report.ts';
 import { readAdoptNote, writeAdoptNote } from './adopt-note.ts';
 
 /** Parts of the application's table that are scanned concurrently. */
@@ -55,6 +56,13 @@ export interface AdoptResult {
   readonly continued: boolean;
   /** Whether the whole table is scanned. If not, the next run continues where this one stopped. */
   readonly complete: boolean;
+}
+
+export function reportAdoption({ complete }: AdoptResult): Report {
+  const text = complete
+    ? 'looked for logs in the whole table'
+    : 'looked for logs in a part of the table; the next run continues from there';
+  return { text, level: 'info' };
 }
 
 /**

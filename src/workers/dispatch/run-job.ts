@@ -11,8 +11,8 @@ import type {
   TableReader,
 } from '../../log/log-store.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
-import { type DivideDeps, type DivideResult, divideLog } from '../divide/divide-log.ts';
-import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
+import { type DivideDeps, type DivideResult, divideLog, reportDivision } from '../divide/divide-log.ts';
+import { type CollectDeps, type CollectResult, collectLog, reportCollection } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
 import {
   continuationDeduplicationId,
@@ -24,12 +24,19 @@ import {
   type SnapshotJob,
   streamDeduplicationId,
 } from '../jobs/job.ts';
-import { type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
-import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
+import { describeOutcome, type Refused, type Report, reportRefused } from '../jobs/report.ts';
+import { type ArchiveResult, archiveSegment, reportArchive } from '../retention/archive-segment.ts';
+import { type ExpireDeps, type ExpireResult, expireSegment, reportExpiry } from '../retention/expire-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
-import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../snapshot/build-snapshot.ts';
-import { type FlushResult, flushSnapshot } from '../snapshot/flush-snapshot.ts';
-import { type RebuildResult, rebuildLog } from '../snapshot/rebuild-log.ts';
+import {
+  completeSnapshot,
+  reportSnapshot,
+  type SnapshotDeps,
+  type SnapshotResult,
+  type SnapshotRun,
+} from '../snapshot/build-snapshot.ts';
+import { type FlushResult, flushSnapshot, reportFlush } from '../snapshot/flush-snapshot.ts';
+import { type RebuildResult, rebuildLog, reportRebuild } from '../snapshot/rebuild-log.ts';
 
 export interface JobDeps
   extends SnapshotDeps,
@@ -47,14 +54,36 @@ export interface JobDeps
   readonly requireReducer?: (log: LogId) => Promise<void>;
 }
 
-export type JobResult =
-  | SnapshotResult
-  | DivideResult
-  | FlushResult
-  | ArchiveResult
-  | ExpireResult
-  | CollectResult
-  | RebuildResult;
+interface JobResults {
+  readonly snapshot: SnapshotResult;
+  readonly divide: DivideResult;
+  readonly flush: FlushResult;
+  readonly archive: ArchiveResult | Refused;
+  readonly expire: ExpireResult;
+  readonly collect: CollectResult;
+  readonly rebuild: RebuildResult;
+}
+
+export type JobResult = JobResults[Job['kind']];
+
+const REPORTS: { readonly [Kind in Job['kind']]: (result: JobResults[Kind], run: SnapshotRun) => Report } = {
+  snapshot: reportSnapshot,
+  divide: reportDivision,
+  flush: reportFlush,
+  archive: (result) => (result.outcome === 'refused' ? reportRefused(result) : reportArchive(result)),
+  expire: reportExpiry,
+  collect: reportCollection,
+  rebuild: reportRebuild,
+};
+
+/** The report of a job's result. */
+export function reportOf<Kind extends Job['kind']>(
+  { kind }: { readonly kind: Kind },
+  result: JobResults[Kind],
+  run: SnapshotRun = { ms: 0 },
+): Report {
+  return REPORTS[kind](result, run);
+}
 
 /**
  * Runs a job of any kind and sends the jobs that follow from it. They are in the same group, so
@@ -165,7 +194,13 @@ export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
 }
 
 /** A retry of such a job would run out of time again. */
-function refuseIfTimeUp(error: unknown): { readonly outcome: 'refused'; readonly error: TimeUpError } {
+function refuseIfTimeUp(error: unknown): Refused {
   if (error instanceof TimeUpError) return { outcome: 'refused', error };
   throw error;
+}
+
+/** A job and its result in words; undefined if people need not hear of it. */
+export function describeJobResult(job: Job, result: JobResult): string | undefined {
+  const report = reportOf(job, result);
+  return report.level === 'quiet' ? undefined : describeOutcome(job, report);
 }

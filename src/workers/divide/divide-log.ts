@@ -1,6 +1,6 @@
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SourceChangedError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { MAX_NUMBER, type Position } from '../../ids/position.ts';
+import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
 import { wholeNumber } from '../../log/attribute.ts';
 import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type Tail } from '../../log/division-policy.ts';
@@ -18,6 +18,7 @@ import { foldsItems } from '../../state/items/reducer.ts';
 import type { Reducer } from '../../state/reducer.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
+import { count, NOTHING_TO_DO, type Report, reportStopped } from '../jobs/report.ts';
 
 /**
  * Tries to write while an application appends. They do not wait, because an application that never
@@ -64,6 +65,22 @@ export type DivideResult =
     }
   /** An item of a mapped log does not fit the mapping. */
   | Stopped;
+
+export function reportDivision(result: DivideResult): Report {
+  switch (result.outcome) {
+    case 'divided': {
+      const at = formatPosition(result.position);
+      const text = result.startsSegment ? `started a segment at ${at}` : `Snapshot entry at ${at}`;
+      return { text, level: 'info', makesDue: true };
+    }
+    case 'registered':
+      return { text: `${count(result.segments, 'segment')} registered`, level: 'info' };
+    case 'undivided':
+      return NOTHING_TO_DO;
+    case 'stopped':
+      return reportStopped(result);
+  }
+}
 
 /**
  * Appends the Snapshot entry or starts the segment that is due. It counts exactly what the log has,

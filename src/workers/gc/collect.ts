@@ -11,6 +11,15 @@ import { logPrefix, parseKey } from '../../store/keys.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
 import type { CollectJob } from '../jobs/job.ts';
 import {
+  count,
+  formatBytes,
+  IN_PART,
+  NOTHING_TO_DO,
+  type Refused,
+  type Report,
+  reportRefused,
+} from '../jobs/report.ts';
+import {
   type CollectionPlace,
   isJudged,
   type JudgedKeys,
@@ -82,7 +91,26 @@ export type CollectResult =
    * A kept object cannot be read, so the objects that it reaches are unknown. The collection
    * removed at most objects that it certainly does not reach.
    */
-  | { readonly outcome: 'refused'; readonly error: LogfoldError };
+  | Refused;
+
+export function reportCollection(result: CollectResult): Report {
+  switch (result.outcome) {
+    case 'collected': {
+      const { removed, condemned, aborted } = result;
+      const isIdle = removed.objects + condemned.objects + aborted === 0;
+      const done = `${count(removed.objects, 'object')} removed, ${formatBytes(removed.bytes)}`;
+      const later = `${condemned.objects} removable after the grace period, ${formatBytes(condemned.bytes)}`;
+      const uploads = aborted === 0 ? '' : `; ${count(aborted, 'unfinished upload')} aborted`;
+      return { text: `${done}; ${later}${uploads}`, level: isIdle ? 'quiet' : 'info' };
+    }
+    case 'collecting':
+      return IN_PART;
+    case 'passed':
+      return NOTHING_TO_DO;
+    case 'refused':
+      return reportRefused(result);
+  }
+}
 
 /**
  * Collects the garbage of a log: chunks and roots that no kept snapshot needs, abandoned progress,

@@ -14,6 +14,7 @@ import { NodeStore } from '../../tree/node-store.ts';
 import { readCollected } from '../gc/collection-record.ts';
 import { keepsRoot } from '../gc/kept-roots.ts';
 import { isTimeUp } from '../jobs/deadline.ts';
+import { countMetric, type Report } from '../jobs/report.ts';
 import { Waypoints } from './waypoints.ts';
 
 export interface ReplayDeps extends BuildDeps {
@@ -68,6 +69,20 @@ export interface PartlyReplayed {
   /** The last stored snapshot on the way that equals the fold. The next run starts from it. */
   readonly equalUpTo: Position;
   readonly entries: number;
+}
+
+export function reportReplay(result: Replayed | PartlyReplayed): Report {
+  const { text, level } = verdictOf(result);
+  return { text, level, metrics: [countMetric('ReplaysDiffered', level === 'error' ? 1 : 0)] };
+}
+
+function verdictOf(result: Replayed | PartlyReplayed): Report {
+  if (result.outcome === 'partial') {
+    return { text: 'a replay equals the stored snapshots so far; its time was up', level: 'info' };
+  }
+  if (result.equal === null) return { text: 'a replay found no stored snapshot to compare with', level: 'warn' };
+  if (result.equal) return { text: 'a replay equals the stored snapshot', level: 'info' };
+  return { text: 'a replay DIFFERS from the stored snapshot', level: 'error' };
 }
 
 /**

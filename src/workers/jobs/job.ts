@@ -165,6 +165,13 @@ export function logLabel(log: LogId): string {
   return name.length <= MAX_LABEL ? name : hashedLogName(log).slice(0, MAX_LABEL);
 }
 
+/** A job in words. */
+export function describeJob(job: Job): string {
+  const what = `${job.kind} ${printable(job.log)}`;
+  if ('position' in job) return `${what} ${formatPosition(job.position)}`;
+  return 'segment' in job ? `${what} segment ${job.segment}` : what;
+}
+
 /** The message of a job. Its group is that of its log. */
 export function jobMessage(job: Job, deduplicationId: string): NewMessage {
   return { group: logLabel(job.log), deduplicationId, body: encodeJob(job) };
@@ -202,9 +209,8 @@ export function continuationDeduplicationId(job: Job, reached: Position): string
 
 /** The kind, the log and the place of a job. */
 function nameOf(job: Job): string {
-  const name = `${job.kind}:${logLabel(job.log)}`;
-  if ('position' in job) return `${name}:${formatPosition(job.position)}`;
-  return 'segment' in job ? `${name}:${job.segment}` : name;
+  const place = 'position' in job ? [formatPosition(job.position)] : 'segment' in job ? [job.segment] : [];
+  return [job.kind, logLabel(job.log), ...place].join(':');
 }
 
 /** The body of a job's message: JSON, which an operator can read in a dead-letter queue. */

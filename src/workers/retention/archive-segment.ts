@@ -20,6 +20,15 @@ import { requestCollection } from '../gc/collection-record.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
 import { type ArchiveJob, type ArchivePart, MAX_ARCHIVE_PARTS } from '../jobs/job.ts';
 import {
+  bytesMetric,
+  countEntries,
+  formatBytes,
+  IN_PART,
+  type Metric,
+  type Report,
+  reportForeign,
+} from '../jobs/report.ts';
+import {
   archiveTooLong,
   joinParts,
   type NewArchive,
@@ -51,6 +60,12 @@ export type ArchiveResult =
 /** Another program archived the segment, or wrote its Last Snapshot. */
 type NotArchived = PassedOver<{ readonly segment: number }>;
 
+/** How an archive job would end. */
+export type ArchivePlan =
+  | (WrittenArchive & { readonly outcome: 'would archive'; readonly segment: number })
+  | { readonly outcome: 'present'; readonly segment: number }
+  | NotArchived;
+
 /**
  * The time was up. Parts hold the entries before `reached`. A continuation writes the others or
  * joins the parts.
@@ -62,6 +77,30 @@ interface Archiving {
   /** Size of the part that this run wrote, in bytes; 0 if it wrote none. */
   readonly stored: number;
   readonly parts: readonly ArchivePart[];
+}
+
+export function reportArchive(result: ArchiveResult | ArchivePlan): Report {
+  switch (result.outcome) {
+    case 'archived':
+      return { text: archivedText(result), level: 'info', metrics: storedMetrics(result), makesDue: true };
+    case 'would archive':
+      return { text: archivedText(result), level: 'info' };
+    case 'archiving':
+      return { ...IN_PART, metrics: storedMetrics(result) };
+    case 'present':
+      return { text: 'already archived', level: 'quiet' };
+    case 'foreign':
+      return reportForeign(result);
+  }
+}
+
+/** `12 entries, 3.4 kB as 1.2 kB`. */
+function archivedText({ entries, bytes, stored }: WrittenArchive): string {
+  return `${countEntries(entries)}, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
+}
+
+function storedMetrics({ stored }: { readonly stored: number }): readonly Metric[] {
+  return [bytesMetric('BytesWritten', stored)];
 }
 
 /**
@@ -160,21 +199,17 @@ async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): P
 
 /**
  * Plans the archive of a segment and writes nothing.
- * @returns undefined if the segment already has an archive
  * @throws the errors of {@link archiveSegment}, except those of concurrent changes
  */
-export async function planArchive(
-  deps: ArchiveDeps,
-  job: Omit<ArchiveJob, 'kind'>,
-): Promise<WrittenArchive | NotArchived | undefined> {
+export async function planArchive(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<ArchivePlan> {
   const segment = await requireCovered(deps.tables, job);
-  if (segment.archive !== undefined) return undefined;
+  if (segment.archive !== undefined) return { outcome: 'present', segment: job.segment };
   const last = await rootToArchive(deps, segment);
   if ('outcome' in last) return last;
   const bytes = archiveOf(deps, segment, segmentPages(deps, segment, {}));
   for (;;) {
     const next = await bytes.next();
-    if (next.done === true) return next.value;
+    if (next.done === true) return { outcome: 'would archive', segment: job.segment, ...next.value };
   }
 }
 

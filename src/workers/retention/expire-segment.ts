@@ -14,6 +14,7 @@ import { planRetention, type RetentionPolicy } from '../../retention/retention-p
 import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
+import { countEntries, formatDate, type Report, reportForeign } from '../jobs/report.ts';
 import type { RateLimiter } from './rate-limiter.ts';
 import { changedMeanwhile, requireCovered, requireItemsAfter, requireSegment } from './segment-state.ts';
 
@@ -53,6 +54,26 @@ export type ExpireResult =
   /** Nothing to do: the segment has expired already, or the policy keeps it. */
   | { readonly outcome: 'present' | 'kept'; readonly segment: number }
   | PassedOver<{ readonly segment: number }>;
+
+export function reportExpiry(result: ExpireResult): Report {
+  switch (result.outcome) {
+    case 'expired': {
+      const { entries, expires } = result;
+      const text = `${countEntries(entries)} ${entries === 1 ? 'leaves' : 'leave'} the table from ${formatDate(expires)} on`;
+      return { text, level: 'info', makesDue: true };
+    }
+    case 'waiting':
+      return { text: `the entries may be deleted after ${formatDate(result.expires)}`, level: 'info' };
+    case 'progress':
+      return { text: `done up to entry ${result.reached}`, level: 'quiet' };
+    case 'present':
+      return { text: 'already expired', level: 'quiet' };
+    case 'kept':
+      return { text: 'kept by the policy', level: 'quiet' };
+    case 'foreign':
+      return reportForeign(result);
+  }
+}
 
 /**
  * Expires the entries of a segment: stamps or deletes them, as the policy requires. First writes

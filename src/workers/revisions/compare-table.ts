@@ -1,6 +1,7 @@
 import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
+import { countMetric, type Report, secondsMetric } from '../jobs/report.ts';
 import { type CompareNote, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
 import { FirstLooks } from './first-looks.ts';
 import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableComparison } from './table-comparison.ts';
@@ -66,6 +67,19 @@ export interface CompareResult {
   readonly complete: boolean;
   /** Seconds since the first run of this comparison began; 0 if it is complete. */
   readonly incompleteSeconds: number;
+}
+
+export function reportComparison({ items, gaps, failed, waiting, complete, incompleteSeconds }: CompareResult): Report {
+  const text = complete
+    ? 'compared the plain table with its revisions'
+    : 'compared a part of the plain table with its revisions; the next run continues from there';
+  const metrics = [
+    countMetric('ItemsCompared', items),
+    countMetric('GapsFound', gaps),
+    countMetric('DifferencesWaiting', waiting),
+    secondsMetric('CompareIncompleteSeconds', incompleteSeconds),
+  ];
+  return { text, level: gaps > 0 || failed > 0 ? 'warn' : 'info', metrics };
 }
 
 /** Differences that wait until they are looked at again. */

@@ -6,6 +6,7 @@ import type { ImageChange } from '../../revisions/image-change.ts';
 import { newRevisions } from '../../revisions/new-revisions.ts';
 import { itemKey } from '../../state/items/item-key.ts';
 import { lastRevisions } from '../../state/items/reducer.ts';
+import { countMetric, type Report } from '../jobs/report.ts';
 import type { RevisionLogs } from './revision-logs.ts';
 
 export interface RecordDeps {
@@ -22,6 +23,11 @@ export interface RecordResult {
   readonly gaps: number;
   /** Sequence numbers of the changes that are not recorded, in the order of the call. */
   readonly failed: readonly string[];
+}
+
+export function reportRecorded({ recorded, gaps }: Pick<RecordResult, 'recorded' | 'gaps'>): Report {
+  const metrics = [countMetric('RevisionsRecorded', recorded), countMetric('GapsFound', gaps)];
+  return { text: 'recorded changes of the plain table', level: gaps > 0 ? 'warn' : 'info', metrics };
 }
 
 /** Logs to which one call appends at the same time. */

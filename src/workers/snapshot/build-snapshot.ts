@@ -13,6 +13,22 @@ import { clearStop, contains, isAt, type Stopped, withStopGuard } from '../../sn
 import type { NodeCache } from '../../tree/node-cache.ts';
 import type { SnapshotJob } from '../jobs/job.ts';
 import {
+  bytesMetric,
+  countEntries,
+  countMetric,
+  IN_PART,
+  type Metric,
+  NOTHING_TO_DO,
+  passedOverText,
+  type Report,
+  reportForeign,
+  reportStopped,
+  secondsMetric,
+  type Written,
+  writtenMetrics,
+  writtenText,
+} from '../jobs/report.ts';
+import {
   advanceTo,
   advanceToCarried,
   checkSnapshotEntry,
@@ -46,7 +62,7 @@ export interface SnapshotDeps extends BuildDeps, PublishDeps {
 }
 
 /** The work of a complete or partial build. */
-interface Work {
+interface Work extends Written {
   /** The snapshot or progress on which the build is based; undefined for the log's beginning. */
   readonly base: Position | undefined;
   readonly rebuiltBecause?: string | undefined;
@@ -58,9 +74,6 @@ interface Work {
   /** Chunks of earlier snapshots that were read, and their stored size. */
   readonly chunksRead: number;
   readonly bytesRead: number;
-  readonly chunksWritten: number;
-  readonly bytesWritten: number;
-  readonly rootBytes: number;
 }
 
 export type SnapshotResult =
@@ -89,6 +102,64 @@ export type SnapshotResult =
   | { readonly outcome: 'obsolete'; readonly position: Position }
   | PassedOver<{ readonly position: Position }>
   | Stopped;
+
+/** How far a snapshot was behind its log when it was completed. */
+export interface SnapshotLag {
+  /** Entries that were appended to its segment after it. */
+  readonly entries: number;
+  /**
+   * Time since the client wrote its entry, by the client's clock. Undefined if items of a mapped
+   * log have no time.
+   */
+  readonly seconds: number | undefined;
+}
+
+/** The run of a snapshot job. */
+export interface SnapshotRun {
+  readonly ms: number;
+  /** Undefined unless the snapshot was built. */
+  readonly lag?: SnapshotLag | undefined;
+}
+
+export function reportSnapshot(result: SnapshotResult, { ms, lag }: SnapshotRun): Report {
+  switch (result.outcome) {
+    case 'built': {
+      const { entries, rebuiltBecause } = result;
+      const why = rebuiltBecause === undefined ? '' : `, from the beginning because ${rebuiltBecause}`;
+      const text = `${countEntries(entries)}, ${writtenText(result)}${why}${passedOverText(result.passedOver)}`;
+      const metrics = [...buildMetrics(result, ms), ...lagMetrics(lag)];
+      return { text, level: 'info', metrics, makesDue: true };
+    }
+    case 'progress':
+      return { ...IN_PART, metrics: buildMetrics(result, ms) };
+    case 'present':
+    case 'obsolete':
+      return NOTHING_TO_DO;
+    case 'foreign':
+      return reportForeign(result);
+    case 'stopped':
+      return reportStopped(result);
+  }
+}
+
+/**
+ * Chunks that were read from earlier snapshots count as reused: their entries are not folded again.
+ */
+function buildMetrics(work: Work, ms: number): readonly Metric[] {
+  return [
+    secondsMetric('BuildSeconds', ms / 1000),
+    countMetric('EntriesFolded', work.entries),
+    countMetric('ChunksReused', work.chunksRead),
+    bytesMetric('BytesReused', work.bytesRead),
+    ...writtenMetrics(work),
+  ];
+}
+
+function lagMetrics(lag: SnapshotLag | undefined): readonly Metric[] {
+  if (lag === undefined) return [];
+  const seconds = lag.seconds === undefined ? [] : [secondsMetric('SnapshotLagSeconds', lag.seconds)];
+  return [countMetric('SnapshotLagEntries', lag.entries), ...seconds];
+}
 
 /**
  * Completes a pending snapshot: builds it, writes its chunks, then its root, then the root's name

@@ -1,5 +1,5 @@
 import { MessageInvalidError } from '../../errors.ts';
-import type { Position } from '../../ids/position.ts';
+import { formatPosition, type Position } from '../../ids/position.ts';
 import { rootOf } from '../../log/entry.ts';
 import { guardRoot, type PassedOver, passOver } from '../../log/guard.ts';
 import { newestSnapshot } from '../../log/last-snapshot.ts';
@@ -10,28 +10,29 @@ import { type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import { flushState, hashFlushedState, isStateFlushed, saveState } from '../../state/state.ts';
 import { isTimeUp } from '../jobs/deadline.ts';
 import type { FlushJob } from '../jobs/job.ts';
+import {
+  count,
+  IN_PART,
+  type Report,
+  reportForeign,
+  reportStopped,
+  type Written,
+  writtenMetrics,
+  writtenText,
+} from '../jobs/report.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { loadDuplicate, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
 
 export type FlushResult =
-  | {
+  | (Written & {
       readonly outcome: 'flushed';
       readonly position: Position;
       readonly stateHash: string;
       /** Edits that were buffered before. */
       readonly flushedEdits: number;
-      readonly chunksWritten: number;
-      readonly bytesWritten: number;
-      readonly rootBytes: number;
-    }
+    })
   /** The time was up. Some maps are flushed and stored; a continuation flushes the others. */
-  | {
-      readonly outcome: 'flushing';
-      readonly position: Position;
-      readonly chunksWritten: number;
-      readonly bytesWritten: number;
-      readonly rootBytes: number;
-    }
+  | (Written & { readonly outcome: 'flushing'; readonly position: Position })
   /** The buffers were empty already. */
   | { readonly outcome: 'empty'; readonly position: Position }
   /**
@@ -45,6 +46,25 @@ export type FlushResult =
    */
   | PassedOver<{ readonly position: Position }>
   | Stopped;
+
+export function reportFlush(result: FlushResult): Report {
+  switch (result.outcome) {
+    case 'flushed': {
+      const text = `${count(result.flushedEdits, 'edit')} flushed, ${writtenText(result)}`;
+      return { text, level: 'info', metrics: writtenMetrics(result) };
+    }
+    case 'flushing':
+      return { ...IN_PART, metrics: writtenMetrics(result) };
+    case 'empty':
+      return { text: 'no buffered edits', level: 'quiet' };
+    case 'passed':
+      return { text: `the snapshot at ${formatPosition(result.newest)} is newer`, level: 'quiet' };
+    case 'foreign':
+      return reportForeign(result);
+    case 'stopped':
+      return reportStopped(result);
+  }
+}
 
 /**
  * Flushes a complete snapshot: writes the buffered edits into their leaves, then the chunks, then

@@ -1,7 +1,7 @@
 import type { ChunkId } from '../../codec/chunk.ts';
 import { ArchiveDiffersError, HistoryGoneError, SegmentStateError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { describePart, type ForeignPart } from '../../log/guard.ts';
 import { querySegments } from '../../log/newest.ts';
@@ -13,6 +13,7 @@ import { type EncodedRoot, encodeRoot, otherReducer, type Root } from '../../sna
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { RebuildJob } from '../jobs/job.ts';
+import { count, countEntries, IN_PART, passedOverText, type Report, reportStopped } from '../jobs/report.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
@@ -42,6 +43,22 @@ interface Newest {
   readonly newest: Position | undefined;
   /** Why a flush of it is due; undefined if it is not. */
   readonly flushDue: FlushDue | undefined;
+}
+
+export function reportRebuild(result: RebuildResult): Report {
+  switch (result.outcome) {
+    case 'rebuilt': {
+      const { snapshots, replaced, differed, entries, passedOver } = result;
+      const places = differed.map(formatPosition).join(', ');
+      const difference = differed.length === 0 ? '' : `; ${differed.length} HAD A DIFFERENT STATE: ${places}`;
+      const counts = `${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced`;
+      return { text: `${counts}${difference}${passedOverText(passedOver)}`, level: 'info', makesDue: true };
+    }
+    case 'progress':
+      return IN_PART;
+    case 'stopped':
+      return reportStopped(result);
+  }
 }
 
 export type RebuildDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;

@@ -7,6 +7,7 @@ import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { findGcCandidates, type GcCandidatesDeps, notInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
+import { countMetric, type Metric, type Report, secondsMetric } from '../jobs/report.ts';
 import { DueCollection } from './due-collection.ts';
 import { DueDivision } from './due-division.ts';
 import { DueRetention, type DueRetentionDeps } from './due-retention.ts';
@@ -123,6 +124,41 @@ export interface SweepResult {
   readonly feedAhead?: number | undefined;
   /** The part of the work that the sweep had no time for; undefined if it is complete. */
   readonly rest?: SweepRest | undefined;
+}
+
+/** Ages of the oldest work that a sweep found, in seconds; 0 if it found none. */
+export interface SweptAges {
+  /** Age of the oldest pending snapshot, by its client's clock. */
+  readonly unsnapshottedSeconds: number;
+  /** Time since the oldest archive, expire or collect job became due. */
+  readonly dueSeconds: number;
+}
+
+export function reportSweep(result: SweepResult, ages: SweptAges | undefined): Report {
+  const text = result.rest === undefined ? 'swept' : 'swept a part; the next run continues from there';
+  const optionalMetric = (name: string, value: number | undefined): readonly Metric[] =>
+    value === undefined ? [] : [countMetric(name, value)];
+  const trouble = [
+    countMetric('LogsFailed', result.failed),
+    countMetric('LogsStopped', result.stopped),
+    countMetric('RecordsMissed', result.missed),
+    ...optionalMetric('FeedAhead', result.feedAhead),
+    ...optionalMetric('LogsUndivided', result.undivided),
+  ];
+  const metrics = [
+    countMetric('LogsLookedAt', result.logs),
+    countMetric('JobsSent', result.jobs),
+    countMetric('JobsHeldBack', result.waiting),
+    ...optionalMetric('LongestTailEntries', result.longestTail),
+    // A partial sweep reports no zeros, because a zero would end an alarm for logs that it did not
+    // look at.
+    ...trouble.filter(({ value }) => ages !== undefined || value > 0),
+  ];
+  if (ages !== undefined) {
+    metrics.push(secondsMetric('OldestUnsnapshottedSeconds', ages.unsnapshottedSeconds));
+    metrics.push(secondsMetric('OldestDueSeconds', ages.dueSeconds));
+  }
+  return { text, level: 'info', metrics };
 }
 
 /**

@@ -1,4 +1,3 @@
-import { describeJob } from '../../../src/cli/job-text.ts';
 import { ReceiptExpiredError, SegmentStateError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import type { Position } from '../../../src/ids/position.ts';
@@ -12,7 +11,7 @@ import {
   type StreamRecord,
 } from '../../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../../src/workers/dispatch/run-job.ts';
-import { decodeJob, encodeJob, type Job } from '../../../src/workers/jobs/job.ts';
+import { decodeJob, describeJob, encodeJob, type Job } from '../../../src/workers/jobs/job.ts';
 import { versionedSheet } from '../models/versioned-sheet.ts';
 import { isInjected } from './client.ts';
 import { besideRivals } from './rivals.ts';

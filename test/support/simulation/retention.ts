@@ -1,11 +1,10 @@
-import { describeJob } from '../../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { checkDivision, type DivisionPolicy, MIN_DIVISION_BYTES } from '../../../src/log/division-policy.ts';
 import { checkMappedDivision, segmentSizes } from '../../../src/mapping/mapped-division.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { adoptLogs } from '../../../src/workers/adopt/adopt-logs.ts';
-import { encodeJob, type Job } from '../../../src/workers/jobs/job.ts';
+import { describeJob, encodeJob, type Job } from '../../../src/workers/jobs/job.ts';
 import { restoreSegment } from '../../../src/workers/retention/restore-segment.ts';
 import { undoExpiry } from '../../../src/workers/retention/undo-expiry.ts';
 import { type SweepOptions, sweep } from '../../../src/workers/sweep/sweep.ts';

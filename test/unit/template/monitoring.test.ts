@@ -1,10 +1,9 @@
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { PRICES } from '../../../examples/demo/prices.ts';
-import { logLine } from '../../../src/functions/log-line.ts';
-import { metricsOf } from '../../../src/functions/metrics.ts';
+import { reportEvent } from '../../../src/functions/function-event.ts';
 import {
   ADOPT_KEY,
   COMPARE_KEY,
@@ -34,8 +33,10 @@ const complete = stackOf(COMPLETE);
 
 describe('alarms and the dashboard', () => {
   const emitted = (): Set<string> => {
-    const source = readFileSync(join(ROOT, 'src/functions/metrics.ts'), 'utf8');
-    return new Set([...source.matchAll(/(?:count|seconds|bytes)\('(\w+)'/g)].flatMap(([, name]) => name ?? []));
+    const source = globSync('src/{functions,workers}/**/*.ts', { cwd: ROOT })
+      .map((file) => readFileSync(join(ROOT, file), 'utf8'))
+      .join('');
+    return new Set([...source.matchAll(/Metric\(\s*'(\w+)'/g)].flatMap(([, name]) => name ?? []));
   };
   const metricSchema = z
     .object({
@@ -217,8 +218,8 @@ describe('alarms and the dashboard', () => {
     };
     const ages = { unsnapshottedSeconds: 7, dueSeconds: 8 };
     const event = { kind: 'swept', run: 'request', result: sweep, ms: 9, ages, unusableStreams: 12 } as const;
-    const { fields } = logLine(event);
-    for (const { name, value } of metricsOf(event)) {
+    const { fields, metrics } = reportEvent(event);
+    for (const { name, value } of metrics) {
       const field = rows.find(([metric]) => metric === name)?.[1] ?? '';
       expect(fields[field], name).toBe(value);
     }

@@ -1,6 +1,6 @@
-import type { LogId } from '../ids/log-id.ts';
-import { type JobDeps, type JobResult, runJob } from '../workers/dispatch/run-job.ts';
-import { decodeJob, type Job } from '../workers/jobs/job.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { decodeJob, type Job } from '../jobs/job.ts';
+import { type JobDeps, type JobResult, reportOf, runJob } from './run-job.ts';
 
 /**
  * Runs jobs in this process, each with the jobs that follow from it. Collections that follow are
@@ -30,7 +30,7 @@ export class JobRunner {
     let changed = false;
     for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
       const result = await runJob({ ...this.#deps, queue }, next);
-      changed ||= CHANGES.has(result.outcome);
+      changed ||= reportOf(next, result).makesDue === true;
       this.#onResult(next, result);
     }
     return changed;
@@ -43,6 +43,3 @@ export class JobRunner {
     return jobs;
   }
 }
-
-/** After these outcomes, more jobs may be due than before. */
-const CHANGES: ReadonlySet<JobResult['outcome']> = new Set(['built', 'divided', 'archived', 'expired', 'rebuilt']);
