@@ -20,10 +20,10 @@ const client = new DynamoDBClient(sdkConfig());
 const logs = once(async () => {
   const source = await checkSource({
     dynamodb: client,
-    streamArn: settings.REVISIONS_STREAM_ARN,
-    ownTables: [settings.ENTRY_TABLE, settings.SEGMENT_TABLE],
-    per: settings.REVISIONS_PER,
-    actor: settings.REVISIONS_ACTOR === '' ? undefined : settings.REVISIONS_ACTOR,
+    streamArn: settings.revisionsStreamArn,
+    ownTables: [settings.entryTable, settings.segmentTable],
+    per: settings.revisionsPer,
+    actor: settings.revisionsActor === '' ? undefined : settings.revisionsActor,
   });
   return new RevisionLogs({ logs: wireLogs(stores), source, platform: stores.platform, reducer });
 });
@@ -33,7 +33,7 @@ export const handler = instrumented(
   (report) =>
     revisionsFunction({
       logs,
-      checkStream: () => requireCurrentStream(client, settings.REVISIONS_STREAM_ARN),
+      checkStream: () => requireCurrentStream(client, settings.revisionsStreamArn),
       compare: (of, { onFailure, ...options }) => {
         const items = new DynamoDbSourceItems({ client, ...of.source });
         return compareTable({ ...stores, logs: of, items, now: Date.now, sleep, onFailure }, options);

@@ -9,7 +9,7 @@ import { instrumented } from './instrument.ts';
 import { wireFeed, wireStores } from './wire.ts';
 
 const settings = readEnvironment(feedStreamEnvironment, process.env);
-const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });
+const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.snapshotQueueUrl });
 const division = divisionPolicyOf(settings);
 const { stores } = wireStores(settings, { ttl: false, readsSizes: false });
 const { types, mapping, mapped } = stores;

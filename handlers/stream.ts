@@ -6,7 +6,7 @@ import { divisionPolicyOf, mappingOf, readEnvironment, reservedTypes, streamEnvi
 import { instrumented } from './instrument.ts';
 
 const settings = readEnvironment(streamEnvironment, process.env);
-const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });
+const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.snapshotQueueUrl });
 
 const division = divisionPolicyOf(settings);
 

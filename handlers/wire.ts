@@ -58,8 +58,8 @@ function onUnknown(error: unknown): void {
  * @throws DeploymentInvalidError if the mapping is invalid
  */
 export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: CheckedSettings) {
-  const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, FEED_TABLE: feedTable, BUCKET: bucket } = settings;
-  const streamArn = settings.ENTRY_TABLE_STREAM_ARN;
+  const { entryTable, segmentTable, feedTable, bucket } = settings;
+  const streamArn = settings.entryTableStreamArn;
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
   const names = { entryTable, segmentTable, feedTable, mapping: mappingOf(settings) };
@@ -103,7 +103,7 @@ const REFUSED = ['BUCKET_TAKEN', 'MAPPING_DIFFERS'];
  * feed ends.
  * @param queue receives the feed's divide jobs
  */
-export function wireFeed(stores: Stores, queue: JobSender, { FEED_TOPIC_ARN: topicArn }: FeedEnvironment) {
+export function wireFeed(stores: Stores, queue: JobSender, { feedTopicArn: topicArn }: FeedEnvironment) {
   const logs = wireLogs({ ...stores, cacheBytes: FEED_CACHE_BYTES });
   return {
     openFeed: () => dividedFeed(new FeedWriter({ logs, sleep, random: Math.random }), queue),
@@ -123,8 +123,8 @@ export function wireWork(settings: WorkEnvironment) {
   }
   const client = new SQSClient(sdkConfig());
   const queues = {
-    snapshot: new SqsJobQueue({ client, queueUrl: settings.SNAPSHOT_QUEUE_URL }),
-    maintenance: new SqsJobQueue({ client, queueUrl: settings.MAINTENANCE_QUEUE_URL }),
+    snapshot: new SqsJobQueue({ client, queueUrl: settings.snapshotQueueUrl }),
+    maintenance: new SqsJobQueue({ client, queueUrl: settings.maintenanceQueueUrl }),
   };
   const readsSizes = division.snapshotEvery.bytes !== undefined;
   const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
@@ -136,8 +136,8 @@ export function wireWork(settings: WorkEnvironment) {
     adopt: mapped && {
       items: mapped.items,
       register: (log: LogId) => mapped.registrar.register(log, segmentSizes(division)),
-      source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
-      onPage: new RateLimiter({ perSecond: settings.ADOPT_READ_UNITS }).covering(() => requests.readUnits),
+      source: `${settings.entryTable} ${settings.mapping}`,
+      onPage: new RateLimiter({ perSecond: settings.adoptReadUnits }).covering(() => requests.readUnits),
     },
     queues,
     queue: jobQueues(queues),
@@ -165,7 +165,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     keptNodes: new NodeCache(KEPT_NODE_BYTES),
     watch: foldWatchOf(process.env),
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy, parseLog)).of(log),
-    rateLimiter: new RateLimiter({ perSecond: settings.EXPIRE_WRITE_UNITS }),
+    rateLimiter: new RateLimiter({ perSecond: settings.expireWriteUnits }),
   };
   return { jobs, check };
 }
@@ -174,7 +174,7 @@ export async function wireJobs(settings: WorkEnvironment) {
  * The reducer with a name, or that of a module; the default for an empty text.
  * @throws DeploymentInvalidError if the module cannot be loaded or has no reducer
  */
-export async function wireReducer({ REDUCER_MODULE: named }: { readonly REDUCER_MODULE: string }): Promise<Reducer> {
+export async function wireReducer({ reducerModule: named }: { readonly reducerModule: string }): Promise<Reducer> {
   if (named === '') return BUILT_IN_REDUCERS[0];
   try {
     return builtInReducer(named) ?? (await loadReducer(named));

@@ -1,5 +1,5 @@
 import { type LogId, parseLogId } from '../ids/log-id.ts';
-import { checkDivision, type DivisionPolicy } from '../log/division-policy.ts';
+import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { feedReducer } from './feed-reducer.ts';
 
@@ -7,10 +7,10 @@ import { feedReducer } from './feed-reducer.ts';
 export const FEED_LOG: LogId = parseLogId('66656564-0000-8000-8000-000000000000');
 
 /** Divides the feed. Its segments are the epochs. */
-export const FEED_DIVISION: DivisionPolicy = checkDivision({
+export const FEED_DIVISION: DivisionPolicy = {
   snapshotEvery: { entries: 1_000 },
   segmentEvery: { entries: 100_000 },
-});
+};
 
 /** How the logs of a deployment are folded and divided. */
 export interface LogSettings {

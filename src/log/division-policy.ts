@@ -1,4 +1,5 @@
-import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
+import * as z from 'zod';
+import { checkSettings, settingTexts } from './settings.ts';
 
 /**
  * Says after how much of a log a Snapshot entry or an End Segment entry is due, without being asked
@@ -20,15 +21,6 @@ export interface DivisionPolicy {
   };
 }
 
-/** A division policy as parameters and options give it; 0 or undefined is off. */
-export interface DivisionSettings {
-  readonly snapshotEveryEntries?: number | undefined;
-  readonly snapshotEveryBytes?: number | undefined;
-  readonly snapshotEveryMinutes?: number | undefined;
-  readonly segmentEveryEntries?: number | undefined;
-  readonly segmentEveryBytes?: number | undefined;
-}
-
 /** Divides nothing: the default of logs in logfold's own schema. */
 export const NO_DIVISION: DivisionPolicy = { snapshotEvery: {}, segmentEvery: {} };
 
@@ -38,53 +30,49 @@ export const REVISIONS_DIVISION: DivisionPolicy = {
   segmentEvery: { entries: 1_000 },
 };
 
-/** The highest value of each setting. */
-export const MAX_DIVISION = {
-  snapshotEveryEntries: 1_000_000,
-  snapshotEveryBytes: 1_000_000_000,
-  snapshotEveryMinutes: 366 * 24 * 60,
-  segmentEveryEntries: 1_000_000,
-  segmentEveryBytes: 1_000_000_000,
-} as const satisfies { readonly [Name in keyof DivisionSettings]: number };
-
 /** The lowest value of the settings in bytes: below it nearly every entry would be asked about. */
 export const MIN_DIVISION_BYTES = 1_000;
 
-/**
- * Parses and validates a division policy.
- * @throws PolicyInvalidError if a number is out of range
- */
-export function divisionOf(settings: DivisionSettings): DivisionPolicy {
-  const on = (value: number | undefined): number | undefined => (value === 0 ? undefined : value);
-  return checkDivision({
-    snapshotEvery: {
-      entries: on(settings.snapshotEveryEntries),
-      bytes: on(settings.snapshotEveryBytes),
-      minutes: on(settings.snapshotEveryMinutes),
-    },
-    segmentEvery: { entries: on(settings.segmentEveryEntries), bytes: on(settings.segmentEveryBytes) },
-  });
-}
+/** The settings of a division policy; 0 is off, which is the default. */
+export const DIVISION = z.object({
+  snapshotEveryEntries: limit(1, 1_000_000, { help: 'append a Snapshot entry after this many entries' }),
+  snapshotEveryBytes: limit(MIN_DIVISION_BYTES, 1_000_000_000, {
+    help: 'append a Snapshot entry after this many bytes of entries',
+  }),
+  snapshotEveryMinutes: limit(1, 366 * 24 * 60, {
+    help: 'append a Snapshot entry this many minutes after a change; only a sweep looks at the time',
+  }),
+  segmentEveryEntries: limit(1, 1_000_000, { help: 'start a new segment after this many entries' }),
+  segmentEveryBytes: limit(MIN_DIVISION_BYTES, 1_000_000_000, {
+    help: 'start a new segment after this many bytes of entries',
+  }),
+});
+
+/** A division policy as parameters and options give it; 0 or undefined is off. */
+export type DivisionSettings = Readonly<z.input<typeof DIVISION>>;
 
 /**
  * Validates a division policy.
- * @returns the policy
  * @throws PolicyInvalidError if a number is out of range
  */
-export function checkDivision(policy: DivisionPolicy): DivisionPolicy {
-  const { snapshotEvery, segmentEvery } = policy;
-  checkNumber('snapshotEvery.entries', snapshotEvery.entries, { min: 1, max: MAX_DIVISION.snapshotEveryEntries });
-  checkNumber('snapshotEvery.bytes', snapshotEvery.bytes, {
-    min: MIN_DIVISION_BYTES,
-    max: MAX_DIVISION.snapshotEveryBytes,
-  });
-  checkNumber('snapshotEvery.minutes', snapshotEvery.minutes, { min: 1, max: MAX_DIVISION.snapshotEveryMinutes });
-  checkNumber('segmentEvery.entries', segmentEvery.entries, { min: 1, max: MAX_DIVISION.segmentEveryEntries });
-  checkNumber('segmentEvery.bytes', segmentEvery.bytes, {
-    min: MIN_DIVISION_BYTES,
-    max: MAX_DIVISION.segmentEveryBytes,
-  });
-  return policy;
+export function divisionOf(settings: DivisionSettings): DivisionPolicy {
+  const checked = checkSettings('division', DIVISION, settings);
+  const on = (value: number): number | undefined => (value === 0 ? undefined : value);
+  return {
+    snapshotEvery: {
+      entries: on(checked.snapshotEveryEntries),
+      bytes: on(checked.snapshotEveryBytes),
+      minutes: on(checked.snapshotEveryMinutes),
+    },
+    segmentEvery: { entries: on(checked.segmentEveryEntries), bytes: on(checked.segmentEveryBytes) },
+  };
+}
+
+function limit(min: number, max: number, texts: { readonly help: string }) {
+  return z
+    .union([z.literal(0), z.int().min(min).max(max)])
+    .default(0)
+    .register(settingTexts, texts);
 }
 
 /** Whether the policy divides logs at all. */
@@ -174,20 +162,4 @@ export function isSnapshotDue({ snapshotEvery }: DivisionPolicy, tail: Tail, now
 
 function hasLimit(limits: { readonly [name: string]: number | undefined }): boolean {
   return Object.values(limits).some((limit) => limit !== undefined);
-}
-
-function checkNumber(
-  name: string,
-  value: number | undefined,
-  { min, max }: { readonly min: number; readonly max: number },
-): void {
-  if (value === undefined || (Number.isSafeInteger(value) && value >= min && value <= max)) return;
-  throw invalidDivision(`${name} is ${value}`, {
-    advice: `Give a whole number from ${min} to ${max}, or 0 to switch it off`,
-  });
-}
-
-/** The error if a division policy cannot be used. */
-export function invalidDivision(reason: string, details: Required<Pick<ErrorDetails, 'advice'>>): PolicyInvalidError {
-  return new PolicyInvalidError(`the division policy is invalid: ${reason}`, details);
 }

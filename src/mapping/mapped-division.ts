@@ -1,11 +1,10 @@
+import { PolicyInvalidError } from '../errors.ts';
 import {
   ASKS_PER_BYTES,
-  checkDivision,
   type DivisionPolicy,
   type DivisionSettings,
   divides,
   divisionOf,
-  invalidDivision,
   type NewItem,
 } from '../log/division-policy.ts';
 import type { Schedule } from '../log/schedule.ts';
@@ -24,6 +23,8 @@ export const MAPPED_DIVISION: DivisionPolicy = {
   segmentEvery: { entries: SEGMENT_EVERY },
 };
 
+const INVALID = 'the division policy is invalid';
+
 /** The items of a segment, a multiple of those between two Snapshot entries. */
 export type SegmentSizes = Omit<Schedule, 'first'>;
 
@@ -39,25 +40,21 @@ export function mappedDivisionOf(settings: DivisionSettings): DivisionPolicy {
   return checkMappedDivision({ snapshotEvery, segmentEvery: { ...segmentEvery, entries } });
 }
 
-/**
- * Validates the division policy of mapped logs.
- * @returns the policy
- * @throws PolicyInvalidError if a number is out of range, or if it does not fit mapped logs
- */
-export function checkMappedDivision(policy: DivisionPolicy): DivisionPolicy {
-  if (checkDivision(policy).segmentEvery.bytes !== undefined) {
-    throw invalidDivision('segmentEvery.bytes is set, but segments of mapped logs are counted in items', {
-      advice: 'Set segmentEvery.entries instead',
-    });
+function checkMappedDivision(policy: DivisionPolicy): DivisionPolicy {
+  if (policy.segmentEvery.bytes !== undefined) {
+    throw new PolicyInvalidError(
+      `${INVALID}: segmentEveryBytes is set, but segments of mapped logs are counted in items`,
+      {
+        advice: 'Set segmentEveryEntries instead',
+      },
+    );
   }
   const { items, snapshotEvery: every } = segmentSizes(policy);
   if (items % every === 0) return policy;
-  throw invalidDivision(
-    `segmentEvery.entries is ${items}, which is not a multiple of the ${every} items per snapshot`,
-    {
-      advice: `Set segmentEvery.entries to a multiple of ${every}, such as ${Math.ceil(items / every) * every}`,
-    },
-  );
+  const reason = `segmentEveryEntries is ${items}, which is not a multiple of the ${every} items per snapshot`;
+  throw new PolicyInvalidError(`${INVALID}: ${reason}`, {
+    advice: `Set segmentEveryEntries to a multiple of ${every}, such as ${Math.ceil(items / every) * every}`,
+  });
 }
 
 /** The sizes with which new segments begin. */

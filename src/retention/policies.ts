@@ -4,19 +4,19 @@ import type { BlobStore } from '../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
 import { POLICIES_KEY } from '../store/keys.ts';
 import { logIdSchema } from '../store/log-id-schema.ts';
-import { checkPolicy, type RetentionPolicy } from './retention-policy.ts';
-
-/** The settings in which a log's policy differs from the deployment's policy. */
-export type PolicyChanges = { readonly [K in keyof RetentionPolicy]?: RetentionPolicy[K] | undefined };
+import { checkPolicy, RETENTION, type RetentionPolicy } from './retention-policy.ts';
 
 // Strict: a setting that this release does not know may forbid what this release would remove.
-const changesSchema = z.strictObject({
-  keepSegments: z.int().min(1).optional(),
-  keepDays: z.number().min(0).optional(),
-  archive: z.boolean().optional(),
-  expire: z.enum(['never', 'ttl', 'delete']).optional(),
-  graceSeconds: z.int().min(0).optional(),
-  keepSnapshots: z.enum(['all', 'last']).optional(),
+const changes = RETENTION.partial().strict();
+
+/** The settings in which a log's policy differs from the deployment's policy. */
+export type PolicyChanges = Readonly<z.infer<typeof changes>>;
+
+/** Lets a number above its range pass: only the policy of that log is then invalid. */
+const changesSchema = z.custom<PolicyChanges>().check(({ value: input, issues }) => {
+  for (const { code, path, message } of changes.safeParse(input).error?.issues ?? []) {
+    if (code !== 'too_big') issues.push({ code: 'custom', path, message, input });
+  }
 });
 
 interface Document {

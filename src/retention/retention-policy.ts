@@ -1,35 +1,62 @@
-import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
+import * as z from 'zod';
+import { PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import { shownParts } from '../log/guard.ts';
 import { coveredEntries, lastSnapshotOf, type Segment } from '../log/segment.ts';
+import { checkSettings, settingTexts } from '../log/settings.ts';
 
-/** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
-export interface RetentionPolicy {
+/** The longest grace period, in seconds: 366 days. */
+const MAX_GRACE_SECONDS = 366 * 24 * 3600;
+
+/** The most days for which a policy may keep a closed segment: a century. */
+export const MAX_KEEP_DAYS = 100 * 366;
+
+/** The settings of a retention policy. */
+export const RETENTION = z.object({
   /** The number of newest segments, including the open one, that stay in the table; at least 1. */
-  readonly keepSegments: number;
+  keepSegments: z.int().min(1).max(1_000_000).register(settingTexts, {
+    help: 'newest segments that stay in the table, including the open one',
+  }),
   /**
    * Days for which a segment stays after its end. A segment ends when the next one starts, by the
    * clock of the client that starts the next one, but never before its own start.
    */
-  readonly keepDays: number;
+  keepDays: z.number().min(0).max(MAX_KEEP_DAYS).register(settingTexts, {
+    help: 'days that a closed segment stays in the table',
+  }),
   /** Whether segments are archived when they need not stay, and before they expire. */
-  readonly archive: boolean;
+  archive: z.boolean().register(settingTexts, {
+    help: 'archive segments that need not stay in the table',
+    off: 'expire segments without an archive',
+  }),
   /** Whether and how segments expire when they need not stay. */
-  readonly expire: 'never' | 'ttl' | 'delete';
+  expire: z.enum(['never', 'ttl', 'delete']).register(settingTexts, {
+    help: 'how entries leave the table',
+    option: '--expire <how>',
+  }),
   /**
    * Seconds between the decision to remove something and its removal, from 0 to
    * {@link MAX_GRACE_SECONDS}. Safe only if it is longer than any build, any load by a client, and
    * the error of any clock. Nothing measures these: below {@link MIN_GRACE_SECONDS} the commands
    * and the functions warn, and the template refuses the value.
    */
-  readonly graceSeconds: number;
+  graceSeconds: z.int().min(0).max(MAX_GRACE_SECONDS).register(settingTexts, {
+    help: 'time between the decision to remove something and its removal',
+    option: '--grace <duration>',
+  }),
   /**
    * Which snapshots of unarchived segments are kept. An archived segment always keeps only its last
    * one.
    */
-  readonly keepSnapshots: 'all' | 'last';
-}
+  keepSnapshots: z.enum(['all', 'last']).register(settingTexts, {
+    help: 'which snapshots to keep of a segment in the table',
+    option: '--keep-snapshots <which>',
+  }),
+});
+
+/** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
+export type RetentionPolicy = Readonly<z.infer<typeof RETENTION>>;
 
 /** Archives segments and expires none. */
 export const DEFAULT_POLICY: RetentionPolicy = {
@@ -44,15 +71,6 @@ export const DEFAULT_POLICY: RetentionPolicy = {
 /** With a shorter grace period, in seconds, a collection may remove the base of a running build. */
 export const MIN_GRACE_SECONDS = 3600;
 
-/** The longest grace period, in seconds: 366 days. */
-export const MAX_GRACE_SECONDS = 366 * 24 * 3600;
-
-/** The most newest segments that a policy may keep. */
-export const MAX_KEEP_SEGMENTS = 1_000_000;
-
-/** The most days for which a policy may keep a closed segment: a century. */
-export const MAX_KEEP_DAYS = 100 * 366;
-
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
@@ -62,25 +80,12 @@ const DAY_MS = 24 * 3600 * 1000;
  * @throws PolicyInvalidError if a number is out of range or two settings contradict each other
  */
 export function checkPolicy(policy: RetentionPolicy, log?: LogId): RetentionPolicy {
-  const invalid = (reason: string, details: Required<Pick<ErrorDetails, 'advice'>>): PolicyInvalidError =>
-    new PolicyInvalidError(`the retention policy is invalid: ${reason}`, { log, ...details });
-  const { keepSegments, keepDays, graceSeconds, archive, expire } = policy;
-  if (!Number.isSafeInteger(keepSegments) || keepSegments < 1 || keepSegments > MAX_KEEP_SEGMENTS) {
-    const advice = `Keep from 1 segment, the open one, to ${MAX_KEEP_SEGMENTS}`;
-    throw invalid(`keepSegments is ${keepSegments}`, { advice });
-  }
-  // Also true for NaN.
-  if (!(keepDays >= 0 && keepDays <= MAX_KEEP_DAYS)) {
-    throw invalid(`keepDays is ${keepDays}`, { advice: `Give a number of days from 0 to ${MAX_KEEP_DAYS}` });
-  }
-  if (!Number.isSafeInteger(graceSeconds) || graceSeconds < 0 || graceSeconds > MAX_GRACE_SECONDS) {
-    throw invalid(`graceSeconds is ${graceSeconds}`, {
-      advice: `Give whole seconds from 0 to ${MAX_GRACE_SECONDS}, which is 366 days`,
-    });
-  }
+  const { expire, archive, keepDays } = checkSettings('retention', RETENTION, policy, log);
   // If entries expire without an archive, the policy must state how long they stay.
   if (expire !== 'never' && !archive && keepDays === 0) {
-    throw invalid('segments expire without an archive on the day on which they are closed', {
+    const reason = 'segments expire without an archive on the day on which they are closed';
+    throw new PolicyInvalidError(`the retention policy is invalid: ${reason}`, {
+      log,
       advice: 'Archive them, or set keepDays to the number of days for which their entries stay',
     });
   }

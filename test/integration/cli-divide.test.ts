@@ -68,8 +68,8 @@ describe('a division policy on the embedded engine', () => {
     );
     expect(refused.map(({ message }) => message)).toEqual([
       expect.stringContaining("--snapshot-every-entries: '0' is not a whole number above 0"),
-      expect.stringContaining('snapshotEvery.bytes is 10'),
-      expect.stringContaining('segmentEvery.entries is 9999999'),
+      expect.stringContaining('snapshotEveryBytes is 10'),
+      expect.stringContaining('segmentEveryEntries is 9999999'),
     ]);
   });
 });

@@ -10,12 +10,7 @@ import {
   NO_DIVISION,
   type Tail,
 } from '../../src/log/division-policy.ts';
-import {
-  checkMappedDivision,
-  MAPPED_DIVISION,
-  mappedDivisionOf,
-  segmentSizes,
-} from '../../src/mapping/mapped-division.ts';
+import { MAPPED_DIVISION, mappedDivisionOf, segmentSizes } from '../../src/mapping/mapped-division.ts';
 
 const tailOf = (tail: Partial<Tail>): Tail => ({
   snapshot: 0,
@@ -35,13 +30,13 @@ describe('divisionOf', () => {
   });
 
   test.each<[DivisionSettings, string]>([
-    [{ snapshotEveryEntries: -1 }, 'snapshotEvery.entries is -1'],
-    [{ snapshotEveryEntries: 1.5 }, 'snapshotEvery.entries is 1.5'],
-    [{ snapshotEveryEntries: Number.NaN }, 'snapshotEvery.entries is NaN'],
-    [{ snapshotEveryBytes: 999 }, 'snapshotEvery.bytes is 999'],
-    [{ snapshotEveryMinutes: 1e9 }, 'snapshotEvery.minutes is 1000000000'],
-    [{ segmentEveryEntries: 1e7 }, 'segmentEvery.entries is 10000000'],
-    [{ segmentEveryBytes: 1 }, 'segmentEvery.bytes is 1'],
+    [{ snapshotEveryEntries: -1 }, 'snapshotEveryEntries is -1'],
+    [{ snapshotEveryEntries: 1.5 }, 'snapshotEveryEntries is 1.5'],
+    [{ snapshotEveryEntries: Number.NaN }, 'snapshotEveryEntries is NaN'],
+    [{ snapshotEveryBytes: 999 }, 'snapshotEveryBytes is 999'],
+    [{ snapshotEveryMinutes: 1e9 }, 'snapshotEveryMinutes is 1000000000'],
+    [{ segmentEveryEntries: 1e7 }, 'segmentEveryEntries is 10000000'],
+    [{ segmentEveryBytes: 1 }, 'segmentEveryBytes is 1'],
   ])('%o is refused', (settings, reason) => {
     expect(() => divisionOf(settings)).toThrow(PolicyInvalidError);
     expect(() => divisionOf(settings)).toThrow(reason);
@@ -49,7 +44,7 @@ describe('divisionOf', () => {
 
   test('segments of mapped logs are whole numbers of snapshots', () => {
     expect(() => mappedDivisionOf({ snapshotEveryEntries: 30, segmentEveryEntries: 100 })).toThrow('such as 120');
-    expect(() => checkMappedDivision({ snapshotEvery: {}, segmentEvery: { entries: 15 } })).toThrow('multiple of');
+    expect(() => mappedDivisionOf({ snapshotEveryBytes: 10_000, segmentEveryEntries: 15 })).toThrow('multiple of');
     expect(segmentSizes(mappedDivisionOf({ snapshotEveryEntries: 300 }))).toEqual({ items: 1_200, snapshotEvery: 300 });
     expect(segmentSizes(mappedDivisionOf({ snapshotEveryBytes: 10_000 }))).toEqual({ items: 1_000, snapshotEvery: 10 });
   });

@@ -6,7 +6,7 @@ import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
 import { count } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { divisionFrom } from '../division-options.ts';
+import { divisionFrom } from '../policy-options.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
 
 const HELP = `

@@ -17,11 +17,10 @@ import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { SweptFeed } from '../../workers/sweep/feed-ends.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
-import { dividingCommand, divisionFrom, noteRecordedSizes } from '../division-options.ts';
 import { parseTypedLog } from '../mapping.ts';
 import type { Output } from '../output.ts';
 import type { Place } from '../place.ts';
-import { POLICY_HELP, policyChanges } from '../policy-options.ts';
+import { dividingCommand, divisionFrom, noteRecordedSizes, POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
 
 /** A pass may make jobs due for the next pass: a snapshot, then an archive, then an expiry. */

@@ -1,7 +1,7 @@
 import { type LogfoldError, SegmentStateError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
-import { checkDivision, type DivisionPolicy, MIN_DIVISION_BYTES } from '../../../src/log/division-policy.ts';
-import { checkMappedDivision, segmentSizes } from '../../../src/mapping/mapped-division.ts';
+import { type DivisionPolicy, divisionOf, MIN_DIVISION_BYTES } from '../../../src/log/division-policy.ts';
+import { mappedDivisionOf, segmentSizes } from '../../../src/mapping/mapped-division.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { adoptLogs } from '../../../src/workers/adopt/adopt-logs.ts';
 import { describeJob, encodeJob, type Job } from '../../../src/workers/jobs/job.ts';
@@ -43,16 +43,18 @@ export function anyDivision({ random, mapped }: Pick<World, 'random' | 'mapped'>
   const bytes = maybe(MIN_DIVISION_BYTES, 3_000);
   const minutes = maybe(1, 60);
   if (mapped === undefined) {
-    const snapshotEvery = { entries: maybe(2, 6), bytes, minutes };
-    return checkDivision({ snapshotEvery, segmentEvery: { entries: maybe(4, 20), bytes: maybe(2_000, 20_000) } });
+    return divisionOf({
+      ...{ snapshotEveryEntries: maybe(2, 6), snapshotEveryBytes: bytes, snapshotEveryMinutes: minutes },
+      ...{ segmentEveryEntries: maybe(4, 20), segmentEveryBytes: maybe(2_000, 20_000) },
+    });
   }
   const entries = random.integer(1, 5);
-  const snapshotEvery = random.chance(0.8)
-    ? { entries, bytes, minutes }
-    : { bytes: bytes ?? MIN_DIVISION_BYTES, minutes };
+  const settings = random.chance(0.8)
+    ? { snapshotEveryEntries: entries, snapshotEveryBytes: bytes }
+    : { snapshotEveryBytes: bytes ?? MIN_DIVISION_BYTES };
   const blocks = random.integer(1, 4);
-  const items = (snapshotEvery.entries ?? MAPPED_SNAPSHOT_EVERY) * blocks;
-  return checkMappedDivision({ snapshotEvery, segmentEvery: { entries: items } });
+  const items = (settings.snapshotEveryEntries ?? MAPPED_SNAPSHOT_EVERY) * blocks;
+  return mappedDivisionOf({ ...settings, snapshotEveryMinutes: minutes, segmentEveryEntries: items });
 }
 
 /** A deployment changes its division policy from time to time. */

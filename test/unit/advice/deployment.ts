@@ -232,10 +232,10 @@ export const DEPLOYMENT: Cases = {
       const [none, module] = [join(dir, 'none.mjs'), join(dir, 'reducer.mjs')];
       await writeFile(none, 'export const reducer = 1;');
       await writeFile(module, REDUCER);
-      await refused(() => wireReducer({ REDUCER_MODULE: none }));
-      expect((await wireReducer({ REDUCER_MODULE: module })).name).toBe('own');
-      expect((await wireReducer({ REDUCER_MODULE: '' })).name).toBe('spreadsheet');
-      expect((await wireReducer({ REDUCER_MODULE: 'collections' })).name).toBe('collections');
+      await refused(() => wireReducer({ reducerModule: none }));
+      expect((await wireReducer({ reducerModule: module })).name).toBe('own');
+      expect((await wireReducer({ reducerModule: '' })).name).toBe('spreadsheet');
+      expect((await wireReducer({ reducerModule: 'collections' })).name).toBe('collections');
     } finally {
       await rm(dir, { recursive: true });
     }

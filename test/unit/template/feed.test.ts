@@ -68,7 +68,7 @@ describe('the feed', () => {
     expect(
       divides(
         environment.divisionPolicyOf(
-          environment.streamEnvironment.parse(functionOf(fed, 'StreamFunction').environment),
+          environment.readEnvironment(environment.streamEnvironment, functionOf(fed, 'StreamFunction').environment),
         ),
       ),
     ).toBe(false);

@@ -4,8 +4,10 @@ import { describe, expect, test } from 'vitest';
 import { FUNCTIONS } from '../../../handlers/bundle.ts';
 import * as environment from '../../../handlers/environment.ts';
 import { BUILT_IN_REDUCERS } from '../../../src/adapters/platform/reducer-module.ts';
-import { divides } from '../../../src/log/division-policy.ts';
+import { DIVISION, divides } from '../../../src/log/division-policy.ts';
+import { choicesIn, numberIn } from '../../../src/log/settings.ts';
 import { MAPPED_DIVISION } from '../../../src/mapping/mapped-division.ts';
+import { RETENTION } from '../../../src/retention/retention-policy.ts';
 import { allows, type DeployedFunction, deployedFunctions } from '../../support/deployed/deployed-functions.ts';
 import {
   COMPLETE,
@@ -69,7 +71,7 @@ function schemaOf(of: DeployedFunction) {
 describe('environment variables', () => {
   test('every function has the variables that its handler reads', () => {
     for (const each of [own, complete].flatMap((stack) => [...deployedFunctions(stack).values()])) {
-      const read = Object.keys(schemaOf(each).shape);
+      const read = Object.keys(schemaOf(each).shape).map(environment.variableOf);
       expect(Object.keys(each.environment), each.id).toEqual(expect.arrayContaining([...read, ...RUNTIME_VARIABLES]));
     }
   });
@@ -77,8 +79,17 @@ describe('environment variables', () => {
   test('at least one handler reads each variable', () => {
     const functions = [...deployedFunctions(complete).values()];
     const set = new Set(functions.flatMap((each) => Object.keys(each.environment)));
-    const read = new Set(functions.flatMap((each) => Object.keys(schemaOf(each).shape)));
+    const read = new Set(functions.flatMap((each) => Object.keys(schemaOf(each).shape).map(environment.variableOf)));
     expect([...set].sort()).toEqual([...read, ...RUNTIME_VARIABLES].sort());
+  });
+
+  test('the template has a parameter for each setting of a policy, with no value that it refuses', () => {
+    for (const [name, field] of Object.entries({ ...RETENTION.shape, ...DIVISION.shape })) {
+      const parameter = template.parameters.get(environment.parameterOf(name));
+      const limits = numberIn(field);
+      if (limits === undefined) expect(parameter?.AllowedValues, name).toEqual(choicesIn(field));
+      else expect(parameter?.MaxValue, name).toBeLessThanOrEqual(limits.maxValue ?? 0);
+    }
   });
 
   test('handlers accept every limit and every choice that the template allows', () => {
@@ -88,11 +99,7 @@ describe('environment variables', () => {
           parameters: { ...(name.startsWith('Revisions') && REVISED), [name]: String(value) },
         });
         for (const each of deployedFunctions(stack).values()) {
-          const settings = () =>
-            environment.readEnvironment<{ SNAPSHOT_TYPE: string; END_SEGMENT_TYPE: string; MAPPING: string }>(
-              schemaOf(each),
-              each.environment,
-            );
+          const settings = () => environment.readEnvironment(schemaOf(each), each.environment);
           expect(settings, `${each.id}, ${name} = ${value}`).not.toThrow();
         }
       }
@@ -104,7 +111,7 @@ describe('environment variables', () => {
     [{ Mapping: JSON.stringify({ ...JSON.parse(MAPPING), body: 7 }) }, 'Mapping is invalid: '],
     [{ SegmentEveryEntries: '150' }, 'SegmentEveryEntries is 150: '],
     [{ SnapshotEveryEntries: '30', SegmentEveryEntries: '100' }, 'SegmentEveryEntries is 100: '],
-    [{ SnapshotEveryBytes: '999' }, "SnapshotEveryBytes is '999': neither 0 nor from 1000 to"],
+    [{ SnapshotEveryBytes: '999' }, "SnapshotEveryBytes is '999': not a whole number from 1000 to"],
   ])('an error names the parameter that the functions cannot use: %j', (parameters, reason) => {
     const stack = stackOf({ ...MAPPED, ...parameters });
     const settings = () => {
@@ -120,7 +127,7 @@ describe('environment variables', () => {
   test('without numbers, a division policy is off for own logs and has defaults for mapped ones', () => {
     const policyOf = (stack: Stack) =>
       environment.divisionPolicyOf(
-        environment.streamEnvironment.parse(functionOf(stack, 'StreamFunction').environment),
+        environment.readEnvironment(environment.streamEnvironment, functionOf(stack, 'StreamFunction').environment),
       );
     expect(divides(policyOf(own))).toBe(false);
     expect(policyOf(stackOf(MAPPED))).toEqual(MAPPED_DIVISION);

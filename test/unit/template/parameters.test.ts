@@ -52,7 +52,10 @@ describe('parameters', () => {
   });
 
   test('the defaults are those of the retention policy', () => {
-    const settings = environment.workEnvironment.parse(functionOf(own, 'SweepFunction').environment);
+    const settings = environment.readEnvironment(
+      environment.workEnvironment,
+      functionOf(own, 'SweepFunction').environment,
+    );
     expect(environment.policyOf(settings)).toEqual(DEFAULT_POLICY);
   });
 

@@ -44,7 +44,10 @@ describe('the revisions of a plain table', () => {
     expect(reducersOf({ Reducer: 'items+history' })).toEqual(['items+history']);
     expect(reducersOf({ Reducer: 'collections', ReducerLayerArn: LAYER })).toEqual(['/opt/reducer.mjs']);
     const stack = stackOf(REVISED);
-    const settings = environment.streamEnvironment.parse(functionOf(stack, 'StreamFunction').environment);
+    const settings = environment.readEnvironment(
+      environment.streamEnvironment,
+      functionOf(stack, 'StreamFunction').environment,
+    );
     expect(environment.divisionPolicyOf(settings)).toEqual(REVISIONS_DIVISION);
     const [source] = functionOf(stack, 'StreamFunction').streams;
     expect(passesFilter(source?.filters ?? [], { eventName: 'INSERT', dynamodb: {} })).toBe(true);

@@ -1,17 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { MAX_DIVISION } from '../../../src/log/division-policy.ts';
 import { passesFilter } from '../../support/deployed/event-filter.ts';
-import {
-  COMPLETE,
-  EXISTING,
-  functionOf,
-  mayIn,
-  own,
-  resourceOf,
-  stackOf,
-  template,
-} from '../../support/deployed/stacks.ts';
+import { COMPLETE, EXISTING, functionOf, mayIn, own, resourceOf, stackOf } from '../../support/deployed/stacks.ts';
 import { alarmsOf, type Stack } from '../../support/deployed/template.ts';
 
 const existing = stackOf(EXISTING);
@@ -70,13 +60,6 @@ describe('a division policy', () => {
       }
     },
   );
-
-  test('the template and the handlers have the same limits', () => {
-    for (const [setting, max] of Object.entries(MAX_DIVISION)) {
-      const name = setting.replace(/^s/, 'S');
-      expect(template.parameters.get(name), name).toMatchObject({ MinValue: 0, MaxValue: max, Default: '0' });
-    }
-  });
 
   test('without one, or with minutes alone, the stream function starts as it always did', () => {
     for (const parameters of [{}, { SnapshotEveryMinutes: '60' }]) {
