@@ -2,8 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { expect, onTestFinished, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { CheckpointStore, StreamPosition } from '../../src/local/checkpoint-store.ts';
 import { type PipelineEvent, runPipeline } from '../../src/local/pipeline.ts';
@@ -23,6 +21,7 @@ import { startTestEngine } from '../support/stores/engine.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { clientConfig } from '../support/stores/shared-engine.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** Entries that each of the two writers appends. */
 const ENTRIES = 1_000;
@@ -44,17 +43,7 @@ async function fill(every: number) {
   const streams = new DynamoDBStreamsClient(clientConfig(engine.endpoint));
   const blobs = new MemoryBlobStore();
   const stored = new DynamoDbLogStore({ client: engine.client, ...names });
-  const deps: Omit<JobDeps, 'queue'> = {
-    tables: stored,
-    store: new ArchivedLogStore(stored, { blobs, platform: nativePlatform }),
-    blobs,
-    platform: nativePlatform,
-    types: RESERVED_TYPES,
-    reducer: spreadsheet,
-    now: Date.now,
-    random: Math.random,
-    policyOf: () => DEFAULT_POLICY,
-  };
+  const deps: Omit<JobDeps, 'queue'> = testDeployment({ tables: stored, blobs, reducer: spreadsheet, now: Date.now });
   const client = () =>
     new LogClient({
       store: unarchived(stored),

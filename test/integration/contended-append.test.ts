@@ -3,9 +3,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { START } from '../../src/ids/position.ts';
 import { decodeEntryBody } from '../../src/log/body.ts';
@@ -15,6 +13,7 @@ import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import type { ContendingTask } from '../support/contending-document.ts';
 import { startTestEngine } from '../support/stores/engine.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const PROGRAM = fileURLToPath(new URL('../support/contending-document.ts', import.meta.url));
 const [DOCUMENTS, APPENDS] = [50, 20];
@@ -42,8 +41,7 @@ test('50 processes that append to one log at a time store each entry once', { ta
   onTestFinished(() => engine.stop());
   const names = await engine.createTables();
   const tables = new DynamoDbLogStore({ client: engine.client, ...names });
-  const blobs = new MemoryBlobStore();
-  const logs = wireLogs({ store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }), tables, blobs });
+  const logs = wireLogs(testDeployment({ tables, blobs: new MemoryBlobStore() }));
   const log = await logs.create();
   const { endpoint } = engine;
   const contenders = Array.from({ length: DOCUMENTS }, (_, column) =>

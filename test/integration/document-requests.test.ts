@@ -1,19 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore, TableMeter } from '../../src/adapters/dynamodb/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { findDynoxide } from '../../src/local/engine-program.ts';
 import type { NewEntry } from '../../src/log/client.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { type CellEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** Rows and columns of the large sheet. */
 const [ROWS, COLUMNS] = [6_000, 50];
@@ -60,8 +58,7 @@ class CountedLogs {
     const meter = new TableMeter();
     const tables = this.#tables(meter);
     const blobs = new MeteredBlobStore(this.#objects);
-    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    const logs = wireLogs({ store, tables, blobs });
+    const logs = wireLogs(testDeployment({ tables, blobs }));
     /** The requests of some work. */
     const count = async (work: () => Promise<unknown>): Promise<Requests> => {
       const [before, gets] = [meter.requests, blobs.usage().gets];
@@ -73,12 +70,10 @@ class CountedLogs {
 
   /** Appends a Snapshot entry and completes its snapshot, as the deployed worker does. */
   async complete(log: LogId): Promise<void> {
-    const tables = this.#tables();
-    const blobs = this.#objects;
-    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    const { position } = await wireLogs({ store, tables, blobs }).client.addSnapshot(log);
-    const deps = { store, tables, blobs, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet };
-    const result = await completeSnapshot({ ...deps, now: Date.now }, { kind: 'snapshot', log, position });
+    const stores = { tables: this.#tables(), blobs: this.#objects };
+    const deployment = testDeployment({ ...stores, reducer: spreadsheet, now: Date.now });
+    const { position } = await wireLogs(deployment).client.addSnapshot(log);
+    const result = await completeSnapshot(deployment, { kind: 'snapshot', log, position });
     expect(result.outcome).toBe('built');
   }
 

@@ -1,7 +1,5 @@
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { encodeSegmentId, type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
@@ -11,6 +9,7 @@ import { type Attributes, CliPlace, itemTexts } from '../support/cli-place.ts';
 import { allEntries } from '../support/logs.ts';
 import { editHistories } from '../support/models/edit-histories.ts';
 import { Random } from '../support/models/random.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const KEEP_SEGMENTS = 2;
 const EVERY = ['--snapshot-every', '100', '--segment-every', '500'];
@@ -91,7 +90,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries, with 2 segm
   });
 
   test('every entry can be read at its position', async () => {
-    const archived = new ArchivedLogStore(place.tables, { blobs: place.blobs, platform: nativePlatform });
+    const archived = testDeployment({ tables: place.tables, blobs: place.blobs }).store;
     for (const segment of old()) {
       const items: StoredItem[] = [];
       const range = { segment, from: 0, to: copied(segment).length };

@@ -7,7 +7,7 @@ import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { isFinal } from '../../src/client/log-writer.ts';
 import { Logs } from '../../src/client/logs.ts';
@@ -37,6 +37,7 @@ import { type FeedTruth, SeenEntries, type SeenReading } from '../support/simula
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryCheckpoints, shortWaits } from '../support/stores/scripted-stream.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const LOGS = 1_000;
 /** Appends to each log, of one to three entries. */
@@ -93,7 +94,7 @@ function storesOn(client: DynamoDBClient): Stores {
   const { entryTable } = feedTable;
   const feed = new DynamoDbLogStore({ client, entryTable, segmentTable: entryTable });
   const tables = withFeed(new DynamoDbLogStore({ client, ...ownTables }), feed);
-  return { tables, store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }) };
+  return { tables, store: testDeployment({ tables, blobs }).store };
 }
 
 /** A process with its own connection, which meets faults, and its own caches. */

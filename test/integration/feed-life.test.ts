@@ -1,8 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { positionOfCheckpoint } from '../../src/feed/checkpoint.ts';
@@ -11,10 +9,10 @@ import { withFeed } from '../../src/feed/feed-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { DivisionPolicy } from '../../src/log/division-policy.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
+import type { NewMessage } from '../../src/store/job-queue.ts';
 import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { divideLog } from '../../src/workers/divide/divide-log.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
@@ -27,6 +25,7 @@ import { NOON, newLogId } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const LOGS = 30;
 /** Epochs of 40 entries, with a snapshot after each tenth. */
@@ -70,19 +69,13 @@ beforeAll(async () => {
   const feed = new DynamoDbLogStore({ client: engine.client, entryTable: feedTable, segmentTable: feedTable });
   tables = withFeed(own, feed);
   const blobs = new MemoryBlobStore(() => clockMs);
-  deps = {
-    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-    tables,
-    blobs,
-    platform: nativePlatform,
-    types: RESERVED_TYPES,
-    reducer: counting,
-    division: DIVISION,
+  deps = testDeployment({
+    ...{ tables, blobs, reducer: counting, division: DIVISION },
     now: () => clockMs,
     random: () => random.next(),
     policyOf: () => POLICY,
-    queue: { send: async ({ body }) => void queued.push(decodeJob(body)) },
-  };
+    queue: { send: async ({ body }: NewMessage) => void queued.push(decodeJob(body)) },
+  });
   client = newClient();
 });
 afterAll(() => engine.stop());

@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DynamoDbLogStore, type Meter } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -13,6 +11,7 @@ import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { entryAt, NOON, newLogId } from '../support/logs.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const MB = 2 ** 20;
 
@@ -57,11 +56,8 @@ test.each([
 ])('a first build of %d entries with bodies of %d bytes reads nearly full pages', async (entries, bodyBytes) => {
   const { tables, log, end, reads, bytes } = await tableOf(entries, bodyBytes);
   expect(bytes).toBeGreaterThan(4 * MB);
-  const blobs = new MemoryBlobStore();
   const reducer: Reducer = { name: 'nothing', version: 1, fold: () => undefined };
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  const types = RESERVED_TYPES;
-  const deps = { store, tables, blobs, platform: nativePlatform, types, reducer, now: () => NOON * 1000 };
+  const deps = testDeployment({ tables, blobs: new MemoryBlobStore(), reducer });
   const result = await completeSnapshot(deps, { kind: 'snapshot', log, position: end });
   expect(result).toMatchObject({ outcome: 'built', entries: entries + 1 });
   expect(reads.length).toBeLessThanOrEqual((1.2 * bytes) / MB + 4);

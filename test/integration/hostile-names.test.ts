@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { parseJson } from '../../src/codec/json.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
@@ -19,6 +18,7 @@ import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** Names that code in JavaScript loses or confuses easily. DynamoDB stores them all. */
 const NAMES = [
@@ -72,15 +72,7 @@ describe('hostile names', () => {
   test('are read from attributes, metadata and bodies as they were written', async () => {
     const tables = new DynamoDbLogStore({ client: engine.client, ...(await engine.createTables()) });
     const blobs = new MemoryBlobStore();
-    const client = new LogClient({
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      tables,
-      blobs,
-      now: () => NOON * 1000,
-      random: Math.random,
-      sleep: async () => undefined,
-      newLogId,
-    });
+    const client = new LogClient(testDeployment({ tables, blobs }));
     const log = await client.createLog();
     const [body, metadata] = [named({ deep: named(1) }), named({ deep: named('x') })];
     const { position } = await client.addEntry(log, { type: 'Note', version: 1, body, metadata });

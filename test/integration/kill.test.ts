@@ -2,8 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
@@ -12,6 +11,7 @@ import { chunkPrefix, collectedKey, condemnedKey } from '../../src/store/keys.ts
 import { runCli } from '../support/cli.ts';
 import { CliPlace, itemTexts } from '../support/cli-place.ts';
 import { Random } from '../support/models/random.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const DIE_AT_WRITE = new URL('../support/die-at-write.ts', import.meta.url).href;
 /** The approximate time of a local request, in milliseconds. */
@@ -96,7 +96,7 @@ class Scene {
   private constructor(place: CliPlace, log: LogId) {
     this.place = place;
     this.log = log;
-    this.#whole = new ArchivedLogStore(place.tables, { blobs: place.blobs, platform: nativePlatform });
+    this.#whole = testDeployment({ tables: place.tables, blobs: place.blobs }).store;
   }
 
   static async open(): Promise<Scene> {

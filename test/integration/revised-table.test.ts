@@ -14,7 +14,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbSourceItems } from '../../src/adapters/dynamodb/source-items.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { fromLambdaChange } from '../../src/functions/lambda-change.ts';
@@ -22,7 +21,6 @@ import { joinEngine } from '../../src/local/engine.ts';
 import { StreamRequests } from '../../src/local/stream-requests.ts';
 import { ensureTables } from '../../src/local/tables.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { ImageChange } from '../../src/revisions/image-change.ts';
 import type { SourceTable } from '../../src/revisions/source-table.ts';
 import { readItemRevision } from '../../src/state/items/edit.ts';
@@ -38,6 +36,7 @@ import { Random } from '../support/models/random.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { clientConfig } from '../support/stores/shared-engine.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const CHANGES = 10_000;
 const ITEMS = 40;
@@ -179,19 +178,15 @@ class Revised {
     this.source = source;
     const blobs = new MemoryBlobStore();
     const tables = new DynamoDbLogStore({ client, ...names });
-    const platform = nativePlatform;
-    const store = new ArchivedLogStore(tables, { blobs, platform });
-    this.deps = { store, tables, blobs, platform, reducer: items, types: RESERVED_TYPES, now: Date.now };
     const random = new Random(42);
+    this.deps = testDeployment({ tables, blobs, reducer: items, now: Date.now, random: () => random.next() });
     this.logs = new Logs({
       ...this.deps,
-      random: () => random.next(),
-      sleep: async () => undefined,
       newLogId: () => {
         throw new Error('the ids of these logs are made of keys');
       },
     });
-    const recorder = () => new RevisionLogs({ logs: this.logs, source, platform, most: 40 });
+    const recorder = () => new RevisionLogs({ logs: this.logs, source, platform: nativePlatform, most: 40 });
     this.recorders = [recorder(), recorder()];
   }
 

@@ -7,10 +7,8 @@ import { SQSClient } from '@aws-sdk/client-sqs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { SDK_RETRIES, sdkConfig } from '../../src/adapters/aws/sdk-config.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../../src/adapters/sqs/job-queue.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { AttemptsExhaustedError, LogfoldError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
@@ -30,11 +28,12 @@ import { SMALL_SHAPE } from '../support/chunks.ts';
 import { FAULTS } from '../support/deployed/aws-faults.ts';
 import { type EndState, endState } from '../support/deployed/end-state.ts';
 import { always, atRandom, type Decide, FaultyHttp, firstOf } from '../support/deployed/faulty-http.ts';
-import { NOON, newLogId, unarchived } from '../support/logs.ts';
+import { newLogId, unarchived } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 import { streamOf } from '../support/stores/interceptor.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** As many attempts as in production, with short waits. */
 const QUICK: RetryLimits = { attempts: SDK_RETRIES.attempts, baseMs: 0.5, capMs: 4 };
@@ -119,25 +118,12 @@ class ThrottledLife {
       tables: new DynamoDbLogStore({ client: engine.client, ...names }),
       blobs: new S3BlobStore({ client: aws.s3, bucket }),
     };
-    const now = (): number => NOON * 1000;
-    this.deps = {
-      store: new ArchivedLogStore(tables, { blobs: this.blobs, platform: nativePlatform }),
-      tables,
-      blobs: this.blobs,
-      queue: this.queue,
-      platform: nativePlatform,
-      types: RESERVED_TYPES,
-      reducer: spreadsheet,
-      nodes: { shape: SMALL_SHAPE },
-      now,
-      random: Math.random,
-      policyOf: (log) => this.#policyOf(log),
-    };
+    this.deps = testDeployment({
+      ...{ tables, blobs: this.blobs, queue: this.queue, reducer: spreadsheet, nodes: { shape: SMALL_SHAPE } },
+      policyOf: (log: LogId) => this.#policyOf(log),
+    });
     this.client = new LogClient({
-      store: unarchived(tables),
-      tables,
-      blobs: this.blobs,
-      now,
+      ...{ store: unarchived(tables), tables, blobs: this.blobs, now: this.deps.now },
       // External bodies have the same names in every life.
       random: () => 0.5,
       sleep: (ms) => sleep(Math.min(ms, 1)),
@@ -177,7 +163,7 @@ class ThrottledLife {
   /** Reads the end state without faults. */
   endState(): Promise<EndState> {
     const { tables, blobs } = this.#plain;
-    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+    const { store } = testDeployment({ tables, blobs });
     const { engine, logs } = this.#options;
     return endState({ client: engine.client, ...this.#names, blobs, logs, deps: { ...this.deps, store, blobs } });
   }

@@ -13,7 +13,7 @@ import {
   skippableContent,
   skippableFrame,
 } from '../../src/archive/archive-index.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { type Archive, openArchive } from '../../src/archive/reader.ts';
 import { decodeSeekTable, encodeSeekTable, type SeekEntry, seekTableBytesOf } from '../../src/archive/seek-table.ts';
@@ -47,6 +47,7 @@ import { texts } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
 // fast-check varies the buffers of byte arrays. Only the bytes count here.
@@ -463,7 +464,7 @@ async function world(count: number, gone: readonly number[], pageItems: number):
   for (const batch of batches([...items, ...open])) await tables.putItems(batch);
   for (const batch of batches(gone)) await tables.deleteEntries(LOG, 0, batch);
   requests.length = 0;
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs });
   return { tables, store, requests, blobs, originals: [...items, ...open].map(decodeEntry) };
 }
 

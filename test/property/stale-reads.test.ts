@@ -1,19 +1,17 @@
 import { expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { rowsOf } from '../support/live-logs.ts';
-import { NOON, newLogId } from '../support/logs.ts';
+import { NOON } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { RecordedLogStore, STALE_MS } from '../support/stores/recorded-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const STEPS = 60;
 const reducer = versionedSheet(1);
@@ -31,12 +29,11 @@ async function runHistory(seed: number): Promise<void> {
   const now = (): number => nowMs;
   const tables = new RecordedLogStore({ inner: new MemoryLogStore(), random, now, onRecord: () => undefined });
   const blobs = new MemoryBlobStore(now);
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  const stores = { store, tables, blobs, platform: nativePlatform, types: RESERVED_TYPES, now };
   const sleep = async (ms: number): Promise<void> => {
     nowMs += ms;
   };
-  const logs = new Logs({ ...stores, random: () => random.next(), sleep, newLogId });
+  const stores = testDeployment({ tables, blobs, now, random: () => random.next(), sleep });
+  const logs = new Logs(stores);
   const { client } = logs;
   const log = await client.createLog();
   const cells: string[] = [];

@@ -9,13 +9,11 @@ import { z } from 'zod';
 import { peakBytes } from '../../bench/measured.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { testClient } from './stores/engine.ts';
+import { testDeployment } from './test-deployment.ts';
 
 const taskSchema = z.object({
   endpoint: z.string(),
@@ -31,12 +29,10 @@ const client = testClient(endpoint);
 const tables = new DynamoDbLogStore({ client, ...names });
 const directory = await mkdtemp(join(tmpdir(), 'logfold-memory-'));
 const blobs = new FilesystemBlobStore(directory, { fsync: false });
-const platform = nativePlatform;
-const store = new ArchivedLogStore(tables, { blobs, platform });
 // The first request loads modules of the SDK.
 await tables.getEntry(log, position, { consistent: true });
 const before = peakBytes();
-const deps = { store, tables, blobs, platform, types: RESERVED_TYPES, reducer: spreadsheet, now: Date.now };
+const deps = testDeployment({ tables, blobs, reducer: spreadsheet, now: Date.now });
 const result = await completeSnapshot(deps, { kind: 'snapshot', log, position });
 process.stdout.write(JSON.stringify({ ...result, bytes: peakBytes() - before }));
 client.destroy();

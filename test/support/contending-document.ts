@@ -7,15 +7,14 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { z } from 'zod';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { sleep } from '../../src/adapters/platform/node-logs.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { DEFAULT_RETRIES } from '../../src/log/client-context.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { testClient } from './stores/engine.ts';
 import { MemoryBlobStore } from './stores/memory-blob-store.ts';
+import { testDeployment } from './test-deployment.ts';
 
 const taskSchema = z.object({
   endpoint: z.string(),
@@ -33,13 +32,7 @@ const client = testClient(endpoint);
 const tables = new DynamoDbLogStore({ client, ...names });
 const blobs = new MemoryBlobStore();
 const logs = new Logs({
-  store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-  tables,
-  blobs,
-  platform: nativePlatform,
-  now: Date.now,
-  random: Math.random,
-  sleep,
+  ...testDeployment({ tables, blobs, now: Date.now, sleep }),
   newLogId: () => parseLogId(randomUUID()),
   // A busy machine must not fail a test.
   retries: { ...DEFAULT_RETRIES, forMs: 20 * 60_000 },

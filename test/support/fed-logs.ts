@@ -1,5 +1,4 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
@@ -13,11 +12,12 @@ import { queryNewest } from '../../src/log/newest.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { NOON, newLogId, recordRequests } from './logs.ts';
+import { NOON, recordRequests } from './logs.ts';
 import { Random } from './models/random.ts';
 import { MemoryBlobStore } from './stores/memory-blob-store.ts';
 import { MemoryGroupStore } from './stores/memory-group-store.ts';
 import { MemoryLogStore } from './stores/memory-log-store.ts';
+import { testDeployment } from './test-deployment.ts';
 
 /** A clock whose waits end when a test moves it. */
 export class TestClock {
@@ -70,7 +70,7 @@ export class FedLogs {
   /** Names of the requests to the tables of all clients, in order. Clear it with `length = 0`. */
   readonly requests: string[] = [];
   readonly tables: LogStore = recordRequests(withFeed(new MemoryLogStore(), new MemoryLogStore()), this.requests);
-  readonly store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
+  readonly store = testDeployment({ tables: this.tables, blobs: this.blobs }).store;
   readonly logs: Logs = this.open();
   readonly writer = new FeedWriter({ logs: this.logs, sleep: async () => undefined, random: Math.random });
 
@@ -80,18 +80,9 @@ export class FedLogs {
    */
   open(clockErrorMs = 0, tables: LogStore = this.tables): Logs {
     const random = new Random(clients++);
-    return new Logs({
-      store: new ArchivedLogStore(tables, { blobs: this.blobs, platform: nativePlatform }),
-      tables,
-      blobs: this.blobs,
-      feedGroups: this.groups,
-      platform: nativePlatform,
-      types: RESERVED_TYPES,
-      now: () => this.clock.nowMs + clockErrorMs,
-      random: () => random.next(),
-      sleep: this.clock.sleep,
-      newLogId,
-    });
+    const { blobs, clock, groups: feedGroups } = this;
+    const time = { now: () => clock.nowMs + clockErrorMs, sleep: clock.sleep };
+    return new Logs(testDeployment({ tables, blobs, feedGroups, ...time, random: () => random.next() }));
   }
 
   /** Creates a log. */

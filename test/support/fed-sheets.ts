@@ -1,6 +1,4 @@
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
@@ -9,6 +7,7 @@ import { fedEnds } from './feed.ts';
 import { newLogId, recordRequests } from './logs.ts';
 import { SheetLogs } from './sheet-logs.ts';
 import { MemoryLogStore } from './stores/memory-log-store.ts';
+import { testDeployment } from './test-deployment.ts';
 
 /** Logs of sheets and their feed in memory, with what the jobs and sweeps of both need. */
 export class FedSheets {
@@ -16,7 +15,7 @@ export class FedSheets {
   /** Names of the requests to the tables, in order. Clear it with `length = 0`. */
   readonly requests: string[] = [];
   readonly tables = recordRequests(withFeed(this.sheets.tables, new MemoryLogStore()), this.requests);
-  readonly store = new ArchivedLogStore(this.tables, { blobs: this.sheets.blobs, platform: nativePlatform });
+  readonly store = testDeployment({ tables: this.tables, blobs: this.sheets.blobs }).store;
   readonly deps = { ...this.sheets.deps, tables: this.tables, store: this.store };
   readonly logs = new Logs({ ...this.deps, sleep: async () => undefined, newLogId });
   readonly writer = new FeedWriter({ logs: this.logs, sleep: async () => undefined, random: Math.random });

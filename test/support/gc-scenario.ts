@@ -1,6 +1,4 @@
 import { expect } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES, type RootRef, rootOf } from '../../src/log/entry.ts';
@@ -19,6 +17,7 @@ import { flushedHash } from './models/flushed-hash.ts';
 import { SheetLog, set } from './sheet-log.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
 import { MemoryBlobStore } from './stores/memory-blob-store.ts';
+import { testDeployment } from './test-deployment.ts';
 
 export const GRACE_SECONDS = 24 * 3600;
 export const GRACE = GRACE_SECONDS * 1000;
@@ -51,10 +50,7 @@ export function depsOn(
   intercept: Interceptor = (_, effect) => effect(),
 ): Pick<CollectDeps, 'store' | 'blobs'> {
   const blobs = interceptBlobStore(bucket, intercept);
-  return {
-    blobs,
-    store: new ArchivedLogStore(interceptLogStore(sheet.tables, intercept), { blobs, platform: nativePlatform }),
-  };
+  return testDeployment({ tables: interceptLogStore(sheet.tables, intercept), blobs });
 }
 
 /** The objects of a bucket, each with the time of its last write. */

@@ -1,5 +1,3 @@
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs, type LogsDeps } from '../../src/client/logs.ts';
 import type { DocumentOptions } from '../../src/client/options.ts';
@@ -9,6 +7,7 @@ import { Random } from './models/random.ts';
 import { versionedSheet } from './models/versioned-sheet.ts';
 import { SheetLog } from './sheet-log.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
+import { testDeployment } from './test-deployment.ts';
 
 /** Clients of one log on memory adapters, whose requests are counted and can fail. */
 export class LiveLog {
@@ -42,14 +41,8 @@ export class LiveLog {
     };
     const tables = interceptLogStore(this.sheet.tables, intercept);
     const blobs = interceptBlobStore(this.sheet.blobs, intercept);
-    const { platform, types } = this.sheet.deps;
     return new Logs({
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      tables,
-      blobs,
-      platform,
-      types,
-      now: () => this.sheet.nowMs,
+      ...testDeployment({ tables, blobs, now: () => this.sheet.nowMs }),
       random: () => random.next(),
       sleep: async (ms) => {
         this.waits.push(ms);

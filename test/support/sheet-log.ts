@@ -1,13 +1,10 @@
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
-import { RESERVED_TYPES, type RootRef, rootOf } from '../../src/log/entry.ts';
+import { type RootRef, rootOf } from '../../src/log/entry.ts';
 import type { LogReader, LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
-import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
@@ -20,10 +17,11 @@ import { type FlushResult, flushSnapshot } from '../../src/workers/snapshot/flus
 import { LOG, NOON, unarchived } from './logs.ts';
 import { flushedHash } from './models/flushed-hash.ts';
 import { Random } from './models/random.ts';
-import { readRows, versionedSheet } from './models/versioned-sheet.ts';
+import { readRows } from './models/versioned-sheet.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
 import { MemoryBlobStore } from './stores/memory-blob-store.ts';
 import { MemoryLogStore } from './stores/memory-log-store.ts';
+import { testDeployment } from './test-deployment.ts';
 
 /** Everything that the stores hold of one log, each item as text, so that comparing is fast. */
 export interface Contents {
@@ -49,29 +47,11 @@ export class SheetLog {
 
   private constructor(nodes: SnapshotDeps['nodes'], tables: MemoryLogStore) {
     this.tables = tables;
-    const now = (): number => this.nowMs;
     const { blobs } = this;
-    this.deps = {
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      tables,
-      blobs,
-      platform: nativePlatform,
-      types: RESERVED_TYPES,
-      reducer: versionedSheet(1),
-      now,
-      random: () => this.#random.next(),
-      policyOf: () => DEFAULT_POLICY,
-      nodes,
-    };
-    this.#client = new LogClient({
-      store: unarchived(tables),
-      tables,
-      blobs,
-      now,
-      random: () => this.#random.next(),
-      sleep: async () => undefined,
-      newLogId: () => LOG,
-    });
+    const ports = { now: () => this.nowMs, random: () => this.#random.next(), newLogId: () => LOG };
+    const deployment = testDeployment({ tables, blobs, nodes, ...ports });
+    this.deps = deployment;
+    this.#client = new LogClient({ ...deployment, store: unarchived(tables) });
   }
 
   static async create(nodes?: SnapshotDeps['nodes'], tables = new MemoryLogStore()): Promise<SheetLog> {
@@ -234,7 +214,7 @@ export function interceptPorts(sheet: SheetLog, intercept: Interceptor): SheetPo
 /** The dependencies of a log's worker, with an interceptor for each operation of its stores. */
 export function interceptDeps(sheet: SheetLog, intercept: Interceptor): SheetLog['deps'] {
   const { tables, blobs } = interceptPorts(sheet, intercept);
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs });
   return { ...sheet.deps, tables, blobs, store };
 }
 

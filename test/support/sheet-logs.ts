@@ -1,10 +1,7 @@
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogfoldError } from '../../src/errors.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { LogClient } from '../../src/log/client.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { Policies, type PolicyChanges } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
@@ -16,9 +13,9 @@ import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import { type SweepDeps, type SweepOptions, sweep } from '../../src/workers/sweep/sweep.ts';
 import { NOON, newLogId, unarchived } from './logs.ts';
 import { Random } from './models/random.ts';
-import { versionedSheet } from './models/versioned-sheet.ts';
 import { MemoryBlobStore } from './stores/memory-blob-store.ts';
 import { MemoryLogStore } from './stores/memory-log-store.ts';
+import { testDeployment } from './test-deployment.ts';
 
 /** The jobs that a sweep sends, and the logs on which it fails. */
 export interface SweepFindings extends SweepResult {
@@ -44,26 +41,12 @@ export class SheetLogs {
     const random = new Random(1);
     const { blobs } = this;
     this.tables = tables;
-    this.deps = {
-      tables,
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      blobs,
-      platform: nativePlatform,
-      types: RESERVED_TYPES,
-      reducer: versionedSheet(1),
-      now: () => this.nowMs,
-      random: () => random.next(),
-      policyOf: (log) => new Policies(this.policy, this.own).of(log),
-      nodes,
-    };
-    this.client = new LogClient({
-      ...this.deps,
-      store: unarchived(tables),
-      tables,
-      sleep: async () => undefined,
-      newLogId: newId,
-      parseLog: textLogId,
+    const deployment = testDeployment({
+      ...{ tables, blobs, nodes, now: () => this.nowMs, random: () => random.next(), newLogId: newId },
+      policyOf: (log: LogId) => new Policies(this.policy, this.own).of(log),
     });
+    this.deps = deployment;
+    this.client = new LogClient({ ...deployment, store: unarchived(tables), parseLog: textLogId });
   }
 
   /** Appends an edit. */

@@ -2,7 +2,6 @@ import { describe, expect, test } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { encodeArchiveIndex, MAX_FRAME_BYTES, skippableFrame } from '../../src/archive/archive-index.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { type Archive, openArchive } from '../../src/archive/reader.ts';
 import { RecentFrames } from '../../src/archive/recent-frames.ts';
@@ -43,6 +42,7 @@ import { entryAt, LOG, NOON, newLogId, recordRequests } from '../support/logs.ts
 import { Random } from '../support/models/random.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const platform = nativePlatform;
 
@@ -144,7 +144,7 @@ describe('requests', () => {
     const requests: string[] = [];
     const tables = recordRequests(new MemoryLogStore(), requests);
     await tables.putSegment(await storeArchive(blobs, joined(partsOfItems(items, 2000))));
-    const store = new ArchivedLogStore(tables, { blobs, platform });
+    const { store } = testDeployment({ tables, blobs });
     requests.length = 0;
     const range = { from: { segment: 0, entry: 0 }, to: { segment: 0, entry: 6000 } };
     const entries = await allItems(readEntries({ store, types: RESERVED_TYPES }, LOG, range));
@@ -174,7 +174,7 @@ describe('requests', () => {
     await blobs.delete([segment.archive.key]);
     const tables = new MemoryLogStore();
     await tables.putSegment(segment);
-    const store = new ArchivedLogStore(tables, { blobs, platform });
+    const { store } = testDeployment({ tables, blobs });
     const read = () => store.getEntry(LOG, { segment: 0, entry: 1 }, { consistent: true });
     await expect(read()).rejects.toThrow(ArchiveMissingError);
     await blobs.put(segment.archive.key, bytes ?? new Uint8Array());
@@ -261,7 +261,7 @@ describe('damage', () => {
     const tables = new MemoryLogStore();
     await tables.putSegment(segment);
     await tables.putSegment({ ...segment, segment: 1 });
-    const store = new ArchivedLogStore(tables, { blobs, platform });
+    const { store } = testDeployment({ tables, blobs });
     expect(await store.getEntry(LOG, { segment: 0, entry: 2 }, { consistent: true })).toBeDefined();
     await expect(store.getEntry(LOG, { segment: 1, entry: 2 }, { consistent: true })).rejects.toMatchObject({
       code: 'ARCHIVE_CORRUPT',

@@ -1,6 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { reportEvent } from '../../src/functions/function-event.ts';
 import { fromLambdaRecord } from '../../src/functions/stream-function.ts';
@@ -25,6 +23,7 @@ import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** Ten items a segment, with a Snapshot entry after every fifth. */
 const TENS: DivisionSettings = { snapshotEveryEntries: 5, segmentEveryEntries: 10 };
@@ -48,19 +47,9 @@ class DividedOrders extends MappedLogs {
   constructor(settings: DivisionSettings = TENS, mapping: SchemaMapping = ORDERS) {
     super(mapping);
     const { blobs, store: tables } = this;
-    this.deps = {
-      tables,
-      scheduler: tables,
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      blobs,
-      platform: nativePlatform,
-      types: MAPPED_TYPES,
-      reducer: counting,
-      now: () => this.nowMs,
-      random: Math.random,
-      policyOf: () => DEFAULT_POLICY,
-      division: mappedDivisionOf(settings),
-    };
+    const division = mappedDivisionOf(settings);
+    const stores = { tables, scheduler: tables, blobs };
+    this.deps = testDeployment({ ...stores, types: MAPPED_TYPES, reducer: counting, now: () => this.nowMs, division });
   }
 
   async divide(log: LogId): Promise<JobResult['outcome'][]> {

@@ -1,7 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { EntryExistsError, EntryNotFoundError, UsageError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
@@ -13,6 +11,7 @@ import { allEntries, entryAt, recordRequests, testLogClient, unarchived } from '
 import { propertyRuns } from '../support/property-runs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const CONSISTENT = { consistent: true };
 const types = RESERVED_TYPES;
@@ -196,7 +195,7 @@ describe('the position of a number', () => {
     const [first] = await Array.fromAsync(store.segments(log));
     if (first === undefined) throw new Error('the log has a segment');
     expect(await store.setArchive(first, { ...named, root: undefined })).toBe(true);
-    const archived = new ArchivedLogStore(store, { blobs, platform: nativePlatform });
+    const archived = testDeployment({ tables: store, blobs }).store;
     for (const { number, position } of whole.filter(isOwn)) {
       expect(await positionOfNumber({ store: archived, types }, log, number ?? 0)).toEqual(position);
     }

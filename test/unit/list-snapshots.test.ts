@@ -1,11 +1,10 @@
 import { expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { writeCollected } from '../../src/workers/gc/collection-record.ts';
 import { listSnapshots } from '../../src/workers/inspect/list-snapshots.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 async function list(sheet: SheetLog) {
   return Array.fromAsync(listSnapshots(sheet.deps, sheet.log));
@@ -58,7 +57,7 @@ test('the newest snapshot of a long log takes few entries', async () => {
     if (name === 'items') ranges++;
     return effect();
   });
-  const store = new ArchivedLogStore(tables, { blobs: sheet.blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs: sheet.blobs });
   const newest = await listSnapshots({ ...sheet.deps, store }, sheet.log).next();
   expect(newest.value).toMatchObject({ position, status: 'complete' });
   // Two look for entries after the newest; a walk over all 500 entries would take more than three.

@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogReader, TableReader } from '../../src/log/log-store.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const tables = new MemoryLogStore();
-const store = new ArchivedLogStore(tables, { blobs: new MemoryBlobStore(), platform: nativePlatform });
+const { store } = testDeployment({ tables, blobs: new MemoryBlobStore() });
 
 // The type checker fails if one of these lines compiles without an error.
 describe('the compiler', () => {

@@ -1,6 +1,4 @@
 import { expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
@@ -16,6 +14,7 @@ import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { interceptBlobStore } from '../support/stores/interceptor.ts';
 import { MappedLogs, newMappedLog, TENS } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** A table of orders, a worker, and clients whose downloads are counted. */
 class LiveOrders extends MappedLogs {
@@ -30,28 +29,15 @@ class LiveOrders extends MappedLogs {
       this.downloads.push(name);
       return effect();
     });
-    const logs = new Logs({
-      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-      tables,
-      blobs,
-      platform: nativePlatform,
-      types: MAPPED_TYPES,
-      parseLog: textLogId,
-      now: () => this.nowMs,
-      random: Math.random,
-      sleep: async () => undefined,
-      newLogId: () => this.log,
-    });
+    const process = { types: MAPPED_TYPES, parseLog: textLogId, now: () => this.nowMs, newLogId: () => this.log };
+    const logs = new Logs(testDeployment({ tables, blobs, ...process }));
     return logs.open(log, { reducer: versionedSheet(1) });
   }
 
   /** Completes the snapshot at a position, as the pipeline does. */
   async snapshot(segment: number, entry: number): Promise<void> {
     const { store: tables, log } = this;
-    const blobs = this.#blobs;
-    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    const stores = { tables, store, blobs, platform: nativePlatform, types: MAPPED_TYPES };
-    const deps = { ...stores, reducer: versionedSheet(1), now: () => NOON * 1000, random: Math.random };
+    const deps = testDeployment({ tables, blobs: this.#blobs, types: MAPPED_TYPES });
     const result = await completeSnapshot(deps, { kind: 'snapshot', log, position: { segment, entry } });
     expect(result.outcome).toBe('built');
   }

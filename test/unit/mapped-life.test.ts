@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import { plainItem, type StoredItem } from '../../src/log/attribute.ts';
@@ -25,6 +24,7 @@ import { allEntries, NOON, unarchived } from '../support/logs.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const DAY = 24 * 3600;
 const EXPIRES: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 2, keepDays: 0, expire: 'ttl', graceSeconds: DAY };
@@ -35,7 +35,7 @@ class MappedLife extends MappedLogs {
   nowMs = (NOON + DAY) * 1000;
   policy: RetentionPolicy = EXPIRES;
   readonly blobs = new MemoryBlobStore(() => this.nowMs);
-  readonly reader = new ArchivedLogStore(this.store, { blobs: this.blobs, platform: nativePlatform });
+  readonly reader = testDeployment({ tables: this.store, blobs: this.blobs }).store;
 
   override create(count: number, sizes = TENS): Promise<LogId> {
     return super.create(count, sizes, newMappedLog());

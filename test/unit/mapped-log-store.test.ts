@@ -1,6 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { EntryGapError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
@@ -11,6 +9,7 @@ import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON, recordRequests } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -163,10 +162,7 @@ describe('a mapped log', () => {
     for (const index of missing) logs.items.delete(orderItem(log, index));
     const { store } = logs;
     const range = { from: START, to: 'end' } as const;
-    for (const reader of [
-      store,
-      new ArchivedLogStore(store, { blobs: new MemoryBlobStore(), platform: nativePlatform }),
-    ]) {
+    for (const reader of [store, testDeployment({ tables: store, blobs: new MemoryBlobStore() }).store]) {
       const reading = Array.fromAsync(readEntries({ store: reader, types: MAPPED_TYPES }, log, range));
       const reason = `an entry is missing: ${named.replace('ID', log)}`;
       await expect(reading).rejects.toMatchObject({ code: 'ENTRY_GAP', log, segment: 0, entry, reason });

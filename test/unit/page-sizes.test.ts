@@ -1,7 +1,5 @@
 import { expect, test } from 'vitest';
 import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { withAttributes } from '../../src/log/application-attributes.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
@@ -13,6 +11,7 @@ import { entryAt, NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const PAGE = { items: 0, bytes: 5000, attempts: 3 };
 
@@ -32,7 +31,7 @@ test('an archived log store and a reader with attributes pass on the sizes that 
   if (first === undefined) throw new Error('there is no first entry');
   await tables.createLog({ log, segment: 0, created: NOON }, first);
   await tables.putEntries(others);
-  const store = new ArchivedLogStore(tables, { blobs: new MemoryBlobStore(), platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs: new MemoryBlobStore() });
   const bytes = entries.reduce((sum, entry) => sum + itemBytes(encodeEntry(entry)), 0);
   for (const each of [tables, store, withAttributes(store)]) {
     expect(await sizesOf(each, log, { segment: 0, from: 0, to: 9 })).toEqual({

@@ -1,11 +1,10 @@
 import { expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { readRows } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /**
  * A log in logfold's own schema that was deleted from both tables, and its next life under the same
@@ -19,7 +18,7 @@ async function twoLives(former: (sheet: SheetLog) => Promise<void>) {
   // Its entries get other random ids.
   second.deps.random();
   const { blobs } = first;
-  const store = new ArchivedLogStore(second.tables, { blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables: second.tables, blobs });
   const deps = { ...second.deps, blobs, store, rangeEntries: 2 };
   return { first, second, deps };
 }

@@ -1,6 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogfoldError } from '../../src/errors.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
@@ -21,6 +19,7 @@ import {
 } from '../support/gc-scenario.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** A log of four segments, of which two are archived and left the table. */
 async function archivedLog(): Promise<SheetLog> {
@@ -48,7 +47,7 @@ async function depsWithout(sheet: SheetLog, missing: number) {
 }
 
 function depsOn(sheet: SheetLog, tables: MemoryLogStore) {
-  const store = new ArchivedLogStore(tables, { blobs: sheet.blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs: sheet.blobs });
   return { ...sheet.deps, tables, store };
 }
 

@@ -1,6 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
@@ -30,6 +28,7 @@ import {
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { StreamedTable } from '../support/stores/streamed-table.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 // Every conditional write of a worker, while an application appends to the log before each of its
 // requests. It must take effect, with as many requests as alongside a quiet application.
@@ -254,7 +253,7 @@ describe('beside an application that appends before each of its requests', () =>
     const deps: JobDeps = {
       ...(await SheetLog.create()).deps,
       tables,
-      store: new ArchivedLogStore(tables, { blobs: watched, platform: nativePlatform }),
+      store: testDeployment({ tables, blobs: watched }).store,
       blobs: watched,
       types: MAPPED_TYPES,
       scheduler: mapped,

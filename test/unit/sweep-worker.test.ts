@@ -1,8 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogNotFoundError, SegmentWithoutSnapshotError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
@@ -30,6 +28,7 @@ import { expiring } from '../support/segments.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** Seconds. */
 const GRACE = 3600;
@@ -847,7 +846,7 @@ async function live(sheets: SheetLogs, log: LogId, written: Map<Position, SheetE
     ++operations >= Number(fate) ? Promise.reject(new Error('the process died')) : effect();
   const tables = interceptLogStore(sheets.tables, interceptor);
   const blobs = interceptBlobStore(sheets.blobs, interceptor);
-  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs });
   try {
     await sheets.complete(log, position, fate === 'done' ? {} : { store, tables, blobs });
   } catch (error) {

@@ -1,6 +1,4 @@
 import { expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { StoreUnavailableError } from '../../src/errors.ts';
 import { streamFunction } from '../../src/functions/stream-function.ts';
@@ -28,6 +26,7 @@ import { MappedLogs, newMappedLog, ORDERS } from '../support/stores/mapped-logs.
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { StreamedTable } from '../support/stores/streamed-table.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 /** A process that lives on after an error, as a function of Lambda does between two calls. */
 interface Warm {
@@ -40,7 +39,7 @@ interface Warm {
 /** A writer of the feed, whose requests may fail. */
 function writerOf(fed: FedSheets, intercept: Interceptor): FeedWriter {
   const tables = interceptLogStore(fed.tables, intercept);
-  const store = new ArchivedLogStore(tables, { blobs: fed.deps.blobs, platform: nativePlatform });
+  const { store } = testDeployment({ tables, blobs: fed.deps.blobs });
   const sleep = async (): Promise<void> => undefined;
   const logs = new Logs({ ...fed.deps, tables, store, sleep, newLogId });
   return new FeedWriter({ logs, sleep, random: () => 0.5 });
@@ -147,7 +146,7 @@ const PROCESSES: readonly (readonly [string, (intercept: Interceptor) => Promise
       const tables = new MemoryLogStore();
       await tables.putSegment(await storeArchive(inner, joined(partsOfItems(segmentItems(12), 4))));
       const blobs = interceptBlobStore(inner, intercept);
-      const store = new ArchivedLogStore(interceptLogStore(tables, intercept), { blobs, platform: nativePlatform });
+      const { store } = testDeployment({ tables: interceptLogStore(tables, intercept), blobs });
       const read: unknown[] = [];
       return {
         work: async () => {

@@ -1,5 +1,3 @@
-import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { Document, type DocumentDeps } from '../../../src/client/document.ts';
 import {
   AppendUncertainError,
@@ -15,6 +13,7 @@ import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/edit.t
 import type { BlobStore } from '../../../src/store/blob-store.ts';
 import { chunkPrefix } from '../../../src/store/keys.ts';
 import { NodeCache } from '../../../src/tree/node-cache.ts';
+import { testDeployment } from '../test-deployment.ts';
 import { enlarge, isInjected, pauseMs } from './client.ts';
 import { InjectedFault } from './process.ts';
 import { CLAIMING, WatchedDocument } from './watched-document.ts';
@@ -78,7 +77,7 @@ class Editor {
     });
     const blobs: BlobStore = { ...ports.blobs, get: (key) => this.#get(key) };
     this.#ports = ports;
-    const store = new ArchivedLogStore(ports.tables, { blobs, platform: nativePlatform });
+    const { store } = testDeployment({ tables: ports.tables, blobs });
     this.#client = world.client({ ...ports, store, blobs });
     const nodes = { ...world.nodes, cache: new NodeCache(tools.cacheBytes) };
     const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>

@@ -1,5 +1,4 @@
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import type { Feed } from '../../../src/client/feed.ts';
 import { Logs } from '../../../src/client/logs.ts';
 import { checkpointOf } from '../../../src/feed/checkpoint.ts';
@@ -16,6 +15,7 @@ import { interceptGroupStore } from '../stores/interceptor.ts';
 import { MemoryGroupStore } from '../stores/memory-group-store.ts';
 import { MemoryLogStore } from '../stores/memory-log-store.ts';
 import { RecordedLogStore } from '../stores/recorded-log-store.ts';
+import { testDeployment } from '../test-deployment.ts';
 import { type Ports, World } from './world.ts';
 
 /** The ports of one process in a deployment with a feed. */
@@ -49,14 +49,14 @@ export class FeedWorld extends World {
     const ports = super.start(name, name === 'worker' ? 0 : this.clockErrorMs);
     const { intercept } = ports.process;
     const tables = withFeed(ports.tables, this.feedTable.through(intercept));
-    const store = new ArchivedLogStore(tables, { blobs: ports.blobs, platform: nativePlatform });
+    const { store } = testDeployment({ tables, blobs: ports.blobs });
     return { ...ports, tables, store, groups: interceptGroupStore(this.groups, intercept) };
   }
 
   /** The ports of an operator, without faults. */
   operator(): FeedPorts {
     const tables = withFeed(this.tables, this.feedTable);
-    const store = new ArchivedLogStore(tables, { blobs: this.blobs, platform: nativePlatform });
+    const { store } = testDeployment({ tables, blobs: this.blobs });
     const { blobs, queue, groups, now } = this;
     return { ...this.start('operator'), tables, store, blobs, queue, groups, now };
   }

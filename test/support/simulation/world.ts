@@ -1,6 +1,5 @@
 import { MemoryJobQueue } from '../../../src/adapters/memory/job-queue.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { type LogId, parseLogId } from '../../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../../src/ids/position.ts';
 import { LogClient, type NewEntry } from '../../../src/log/client.ts';
@@ -27,6 +26,7 @@ import { type MappedStore, MappedTables } from '../stores/mapped-tables.ts';
 import { MemoryBlobStore } from '../stores/memory-blob-store.ts';
 import { MemoryLogStore } from '../stores/memory-log-store.ts';
 import { RecordedLogStore, type WatchedTables } from '../stores/recorded-log-store.ts';
+import { testDeployment } from '../test-deployment.ts';
 import type { ApplicationSchema } from './application-items.ts';
 import { type FaultRates, NO_FAULTS, Process } from './process.ts';
 import type { Rivals } from './rivals.ts';
@@ -129,7 +129,7 @@ export class World {
     this.mapped = schema && new MappedTables({ schema, random, now, onRecord, onGone });
     this.tables = this.mapped ?? new RecordedLogStore({ inner: memory, random, now, onRecord, onGone });
     this.types = this.mapped === undefined ? RESERVED_TYPES : MAPPED_TYPES;
-    this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
+    this.store = testDeployment({ tables: this.tables, blobs: this.blobs }).store;
     this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
     this.rangeEntries = random.pick([undefined, 2, 5]);
   }
@@ -199,7 +199,7 @@ export class World {
     const mapped = this.mapped?.through(process.intercept);
     const tables = mapped ?? this.tables.through(process.intercept);
     const blobs = interceptBlobStore(this.blobs, process.intercept);
-    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+    const { store } = testDeployment({ tables, blobs });
     return {
       process,
       tables,

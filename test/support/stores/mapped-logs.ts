@@ -1,16 +1,13 @@
-import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
 import type { Item } from '../../../src/log/attribute.ts';
 import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
 import { keyOf } from '../../../src/mapping/key-pattern.ts';
 import { MappedLogStore } from '../../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
-import { DEFAULT_POLICY } from '../../../src/retention/retention-policy.ts';
 import type { BlobStore } from '../../../src/store/blob-store.ts';
 import type { JobDeps } from '../../../src/workers/dispatch/run-job.ts';
 import { NOON } from '../logs.ts';
-import { versionedSheet } from '../models/versioned-sheet.ts';
+import { testDeployment } from '../test-deployment.ts';
 import { MemoryLogStore } from './memory-log-store.ts';
 import { MemoryMappedItems } from './memory-mapped-items.ts';
 
@@ -82,16 +79,5 @@ export class MappedLogs {
 
 /** Dependencies of the jobs of mapped logs. The jobs that they send are dropped. */
 export function mappedDeps(tables: MappedLogStore, blobs: BlobStore): JobDeps {
-  return {
-    tables,
-    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-    blobs,
-    platform: nativePlatform,
-    types: MAPPED_TYPES,
-    reducer: versionedSheet(1),
-    now: () => NOON * 1000,
-    random: Math.random,
-    policyOf: () => DEFAULT_POLICY,
-    queue: { send: async () => undefined },
-  };
+  return testDeployment({ tables, blobs, types: MAPPED_TYPES, queue: { send: async () => undefined } });
 }

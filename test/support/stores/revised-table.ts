@@ -1,11 +1,9 @@
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { encodeItemLine } from '../../../src/archive/item-line.ts';
 import { Logs } from '../../../src/client/logs.ts';
 import type { LogfoldError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { type Item, plainItem } from '../../../src/log/attribute.ts';
-import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import type { ImageChange } from '../../../src/revisions/image-change.ts';
 import type { SourceTable } from '../../../src/revisions/source-table.ts';
 import { type ItemRevision, readItemRevision } from '../../../src/state/items/edit.ts';
@@ -18,6 +16,7 @@ import { RevisionLogs } from '../../../src/workers/revisions/revision-logs.ts';
 import { completeSnapshot } from '../../../src/workers/snapshot/build-snapshot.ts';
 import { NOON } from '../logs.ts';
 import { Random } from '../models/random.ts';
+import { testDeployment } from '../test-deployment.ts';
 import { MemoryBlobStore } from './memory-blob-store.ts';
 import { MemoryLogStore } from './memory-log-store.ts';
 import { MemorySourceItems } from './memory-source-items.ts';
@@ -143,8 +142,7 @@ export class RevisedTable {
 
   #stores() {
     const { tables, blobs } = this;
-    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    return { store, tables, blobs, platform: nativePlatform, types: RESERVED_TYPES };
+    return testDeployment({ tables, blobs });
   }
 
   #changed(change: ImageChange['change'], keys: Item, oldImage: Item | undefined, newImage: Item | undefined): void {

@@ -1,5 +1,4 @@
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { Logs } from '../../../src/client/logs.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import type { Item } from '../../../src/log/attribute.ts';
@@ -15,6 +14,7 @@ import { RevisionLogs } from '../../../src/workers/revisions/revision-logs.ts';
 import { NOON } from '../logs.ts';
 import { Random } from '../models/random.ts';
 import { SheetLogs } from '../sheet-logs.ts';
+import { testDeployment } from '../test-deployment.ts';
 
 /** The table of the tests: items of two attributes as their key, which name their author. */
 export const PARTS: SourceTable = { table: 'Parts', keyNames: ['id', 'part'], per: 'item', actor: 'by' };
@@ -78,7 +78,7 @@ export class StreamedTable {
     const random = new Random(1_000 + ++this.#clients);
     return new Logs({
       ...this.deployment.deps,
-      store: new ArchivedLogStore(tables, { blobs: this.deployment.blobs, platform: nativePlatform }),
+      store: testDeployment({ tables, blobs: this.deployment.blobs }).store,
       tables,
       types: RESERVED_TYPES,
       random: () => random.next(),

@@ -15,9 +15,7 @@ import {
 import { expect, vi } from 'vitest';
 import { z } from 'zod';
 import { requireDynamoDb } from '../../../src/adapters/dynamodb/endpoint.ts';
-import { nativePlatform as platform } from '../../../src/adapters/platform/native.ts';
 import { openBucket } from '../../../src/adapters/platform/open-bucket.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { addName, parseName, requireFreeName } from '../../../src/cli/log-names.ts';
 import { run } from '../../../src/cli/main.ts';
 import { Output } from '../../../src/cli/output.ts';
@@ -27,7 +25,6 @@ import type { Position } from '../../../src/ids/position.ts';
 import { givenEndpoint } from '../../../src/local/engine.ts';
 import { chooseEngine } from '../../../src/local/engine-program.ts';
 import { entryTableInput } from '../../../src/local/tables.ts';
-import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { entryKey, segmentKey } from '../../../src/log/item-codec.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { CLAIM_KEY, MAPPING_KEY, stopKey } from '../../../src/store/keys.ts';
@@ -38,6 +35,7 @@ import { CliPlace } from '../../support/cli-place.ts';
 import { DAMAGED_ROOT } from '../../support/damage.ts';
 import { newLogId } from '../../support/logs.ts';
 import { clientConfig } from '../../support/stores/shared-engine.ts';
+import { testDeployment } from '../../support/test-deployment.ts';
 import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
 
 const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
@@ -169,10 +167,7 @@ async function closed({ covered = true } = {}): Promise<LogId> {
 /** Returns the dependencies of a function on the shared data whose time is up. */
 function timedOut() {
   const { tables, blobs } = place;
-  const store = new ArchivedLogStore(tables, { blobs, platform });
-  const { now, random } = { now: Date.now, random: Math.random };
-  const types = RESERVED_TYPES;
-  return { tables, blobs, store, platform, types, reducer: spreadsheet, now, random, deadline: 0 };
+  return testDeployment({ tables, blobs, reducer: spreadsheet, now: Date.now, deadline: 0 });
 }
 
 async function file(name: string, text: string): Promise<string> {

@@ -1,7 +1,5 @@
 import { expect } from 'vitest';
-import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
-import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { START } from '../../../src/ids/position.ts';
 import type { Item } from '../../../src/log/attribute.ts';
@@ -20,9 +18,9 @@ import { CLAIM_KEY } from '../../../src/store/keys.ts';
 import { completeSnapshot } from '../../../src/workers/snapshot/build-snapshot.ts';
 import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
-import { versionedSheet } from '../../support/models/versioned-sheet.ts';
 import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../../support/test-deployment.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
 
 const CONSISTENT = { consistent: true };
@@ -66,8 +64,7 @@ export const MAPPINGS: Cases = {
       const logs = new MappedLogs();
       const log = await logs.create(14);
       const blobs = new MemoryBlobStore(() => 0);
-      const store = new ArchivedLogStore(logs.store, { blobs, platform: nativePlatform });
-      const deps = { store, blobs, platform: nativePlatform, types: MAPPED_TYPES, reducer: versionedSheet(1) };
+      const deps = testDeployment({ tables: logs.store, blobs, types: MAPPED_TYPES });
       const { root } = await buildState(deps, log, { at: { segment: 1, entry: 0 } });
       const build = (only: 'beginning' | Root) => buildState(deps, log, { at: { segment: 1, entry: 3 }, only });
       const replace = (overrides: Item) => {
@@ -85,10 +82,7 @@ export const MAPPINGS: Cases = {
       const logs = new MappedLogs();
       const log = await logs.create(7);
       const blobs = new MemoryBlobStore(() => 0);
-      const { store: tables } = logs;
-      const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-      const stores = { tables, store, blobs, platform: nativePlatform, types: MAPPED_TYPES };
-      const deps = { ...stores, reducer: versionedSheet(1), now: () => 0, random: Math.random };
+      const deps = testDeployment({ tables: logs.store, blobs, types: MAPPED_TYPES, now: () => 0 });
       await completeSnapshot(deps, { kind: 'snapshot', log, position: { segment: 0, entry: 6 } });
       for (const index of [0, 1, 2, 3, 4, 5, 6]) logs.items.delete(orderItem(log, index));
       await refused(() => loadState(deps, log));
