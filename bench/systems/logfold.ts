@@ -6,9 +6,8 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { type Position, parsePosition } from '../../src/ids/position.ts';
 import { BATCH_BYTES } from '../../src/snapshot/build.ts';
-import { flushDue } from '../../src/snapshot/flush-due.ts';
 import { saveWhenOver } from '../../src/snapshot/fold.ts';
-import { encodeRoot, type Root } from '../../src/snapshot/root.ts';
+import { encodeRoot, flushDue, type Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
@@ -60,7 +59,7 @@ interface OpenStore {
 /** Opens the store, with an empty cache by default. */
 export function openStore(directory: string, cache?: NodeCache): OpenStore {
   const blobs = new MeteredBlobStore(new FilesystemBlobStore(directory, { fsync: false }));
-  return { blobs, nodes: new NodeStore(chunkStore(blobs, LOG), nativePlatform, { cache, where: { log: LOG } }) };
+  return { blobs, nodes: new NodeStore(chunkStore(blobs, LOG), nativePlatform, { cache }) };
 }
 
 async function edit(directory: string, entries: readonly CellEntry[], cache?: NodeCache): Promise<Usage> {

@@ -138,12 +138,12 @@ export class FeedReader {
    * soon.
    */
   async startFrom(position: Position): Promise<Position> {
-    const { store, blobs, platform } = this.#deps;
+    const { blobs, platform } = this.#deps;
     const last = lastSnapshotOf(await this.#newestSegments());
     if (last === undefined || comparePositions(last, position) <= 0) return position;
     const { snapshot, pages } = await readTail(this.#deps, FEED_LOG);
     const root = snapshot && (await loadRoot({ blobs, platform }, { log: FEED_LOG, ...snapshot }, snapshot.root));
-    let restart = restartPosition(new Draft(nodeStore({ store, blobs, platform }, FEED_LOG), root?.state));
+    let restart = restartPosition(new Draft(nodeStore(this.#deps, FEED_LOG), root?.state));
     for await (const page of pages) {
       restart = page.findLast(({ type }) => type === 'Restart')?.position ?? restart;
     }

@@ -1,4 +1,4 @@
-import { ChunkCorruptError, LogfoldError, REBUILD_ADVICE } from '../errors.ts';
+import { ChunkCorruptError, LogfoldError, REBUILD_ADVICE, type Where } from '../errors.ts';
 import { toHex } from './bytes.ts';
 
 /**
@@ -9,6 +9,8 @@ export type ChunkId = string & { readonly __brand: 'ChunkId' };
 
 /** The store of one log's chunks, in their stored form. */
 export interface ChunkStore {
+  /** The log of the chunks, for errors; none by default. */
+  readonly where?: Where | undefined;
   /** The stored bytes of a chunk; undefined if it is missing. */
   get(id: ChunkId): Promise<Uint8Array | undefined>;
   /**

@@ -146,6 +146,17 @@ export async function removePart(
   await tables.removeAttributes(place, plainItem(shown, ATTRIBUTES[kind]));
 }
 
+/** Removes the body on a Snapshot entry like {@link removePart}, as it is now. */
+export async function removeBody(
+  { store, tables }: { readonly store: Pick<EntryReader, 'items'>; readonly tables: AttributeRemover },
+  part: ForeignPart,
+): Promise<void> {
+  const { log, segment, entry = 0 } = part;
+  for await (const [item] of store.items(log, { segment, from: entry, to: entry + 1 }, { consistent: true })) {
+    if (item !== undefined) await removePart(tables, part, item);
+  }
+}
+
 /** The result of a job that had to write where another program wrote. The job changed nothing. */
 export type PassedOver<Place> = Place & { readonly outcome: 'foreign'; readonly reason: string };
 

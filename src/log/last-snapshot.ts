@@ -1,11 +1,12 @@
 import { RootInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
-import { type CompletedSnapshot, rootOf } from './entry.ts';
-import { type ForeignPart, guardArchive, readLastSnapshot } from './guard.ts';
-import type { Consistency, LogReader } from './log-store.ts';
+import { type CompletedSnapshot, isRootForm, type RootRef, rootOf } from './entry.ts';
+import { type ForeignPart, guardArchive, guardPointer, readLastSnapshot, removePart } from './guard.ts';
+import { encodeSegment } from './item-codec.ts';
+import type { Consistency, LogReader, SnapshotPublisher } from './log-store.ts';
 import { queryLastSnapshot, queryNewestSegments } from './newest.ts';
-import type { Segment } from './segment.ts';
+import { changedMeanwhile, isFrozen, type LastSnapshot, type Segment } from './segment.ts';
 
 const CONSISTENT: Consistency = { consistent: true };
 
@@ -121,4 +122,65 @@ export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment
         ? "The entry is gone. Restore it from a backup of the table, then run 'logfold sweep --rebuild --log LOG'"
         : 'Another program changed the entry. Delete it from the table, so that readers take it from its archive',
   });
+}
+
+/** The log and position of a Snapshot entry. */
+export interface SnapshotPlace {
+  readonly log: LogId;
+  readonly position: Position;
+}
+
+/** The stores in which a snapshot is published. */
+export interface PublishDeps {
+  readonly store: LogReader;
+  readonly tables: SnapshotPublisher;
+  /** Whether to replace what another program wrote, if a person asks for it. False by default. */
+  readonly replaceForeign?: boolean | undefined;
+}
+
+/**
+ * Names a stored root on a Snapshot entry that carries none.
+ * @param id that of the entry, if it has one
+ * @returns the root that the entry carries afterwards, which may be that of a duplicate; a part if
+ * another program wrote onto the entry in the meantime
+ */
+export async function nameRoot(
+  { tables }: PublishDeps,
+  { log, position }: SnapshotPlace,
+  ref: RootRef,
+  id?: Uint8Array,
+): Promise<RootRef | ForeignPart> {
+  const carried = await tables.completeSnapshot(log, position, ref, id);
+  return carried !== undefined && isRootForm(log, carried) ? carried : { kind: 'root', log, ...position };
+}
+
+/** Attempts to move Last Snapshot while other processes move it. */
+const ATTEMPTS = 10;
+
+/**
+ * Moves Last Snapshot of a segment to a complete snapshot. Leaves it unchanged if it is already
+ * there or further, if the segment is archived or expiring, or if another program wrote it.
+ * @param from Last Snapshot of the segment when the caller last saw it, which logfold wrote
+ * @returns the Last Snapshot of another program, if there is one
+ * @throws SegmentStateError if others moved it in every attempt
+ */
+export async function advanceTo(
+  deps: PublishDeps,
+  { log, position }: SnapshotPlace,
+  from: LastSnapshot | undefined,
+): Promise<ForeignPart | undefined> {
+  const { store, tables, replaceForeign } = deps;
+  let seen = from;
+  for (let attempt = 1; ; attempt++) {
+    if (seen !== undefined && seen.position.entry >= position.entry) return undefined;
+    if (await tables.advanceLastSnapshot(log, { position }, seen)) return undefined;
+    const segment = await store.getSegment(log, position.segment, { consistent: true });
+    if (segment === undefined || isFrozen(segment)) return undefined;
+    if (attempt === ATTEMPTS) throw changedMeanwhile(segment);
+    const part = await guardPointer(store, segment);
+    seen = part === undefined ? segment.lastSnapshot : undefined;
+    if (part === undefined) continue;
+    if (replaceForeign !== true) return part;
+    await removePart(tables, part, encodeSegment(segment));
+  }
 }

@@ -1,4 +1,3 @@
-import { toHex } from '../codec/bytes.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import { MappingDiffersError, type Where } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
@@ -6,13 +5,13 @@ import type { BlobStore } from '../store/blob-store.ts';
 import { MAPPING_KEY } from '../store/keys.ts';
 import type { Item, StoredItem } from './attribute.ts';
 
-/** SHA-256 of the bytes of a {@link Meaning}, in hexadecimal, as roots and archives state it. */
+/** SHA-256 of a {@link Meaning} in hexadecimal, as roots and archives state it. */
 export type Fingerprint = string;
 
 /** The schema mapping by which the items of an application become the entries of a log. */
 export interface Meaning {
-  /** Canonical bytes of everything in the mapping that decides what the entries are. */
-  readonly bytes: Uint8Array;
+  /** The hash of everything in the mapping that decides what the entries are. */
+  readonly fingerprint: (platform: Pick<ChunkPlatform, 'sha256'>) => Fingerprint;
   /**
    * The mappings that the bucket has had, the current one last, in one request; undefined if the
    * bucket names none. When each was replaced, it gave the same entries as the next one.
@@ -21,7 +20,7 @@ export interface Meaning {
 }
 
 /** A mapping that a bucket has or had. */
-export interface StoredMeaning extends Pick<Meaning, 'bytes'> {
+export interface StoredMeaning extends Pick<Meaning, 'fingerprint'> {
   /** Translates an archived item of this mapping into that of the reader's mapping. */
   readonly retranslate: (item: Item) => StoredItem;
 }
@@ -44,17 +43,6 @@ export interface Made {
   readonly what: string;
   readonly where: Where & { readonly log: LogId };
   readonly mapping: Fingerprint | undefined;
-}
-
-/** The hash of a meaning. */
-export function fingerprintOf(platform: Pick<ChunkPlatform, 'sha256'>, { bytes }: Pick<Meaning, 'bytes'>): Fingerprint {
-  return toHex(platform.sha256(bytes));
-}
-
-/** The fingerprint of the mapping by which a store reads a log; undefined if there is none. */
-export function ownFingerprint({ store, platform }: Omit<MeaningSource, 'blobs'>, log: LogId): Fingerprint | undefined {
-  const meaning = store?.meaningOf?.(log);
-  return meaning && fingerprintOf(platform, meaning);
 }
 
 /**
@@ -80,11 +68,11 @@ export async function makerOf(
 ): Promise<StoredMeaning | undefined> {
   const meaning = store?.meaningOf?.(made.where.log);
   if (meaning === undefined) return undefined;
-  const own = fingerprintOf(platform, meaning);
+  const own = meaning.fingerprint(platform);
   if (made.mapping === own) return undefined;
   const known = await meaning.ofBucket(blobs);
   if (known === undefined && made.mapping === undefined) return undefined;
-  const hashes = (known ?? []).map((each) => fingerprintOf(platform, each));
+  const hashes = (known ?? []).map((each) => each.fingerprint(platform));
   const wanted = made.mapping ?? hashes[0];
   if (hashes.at(-1) === own && wanted === own) return undefined;
   const maker = wanted === undefined ? undefined : known?.[hashes.indexOf(wanted)];

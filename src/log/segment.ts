@@ -1,4 +1,5 @@
 import { equalBytes } from '../codec/bytes.ts';
+import { SegmentStateError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import type { AttributeValue } from './attribute.ts';
@@ -125,4 +126,16 @@ export function coveredEntries(segment: Pick<Segment, 'lastSnapshot'> | undefine
 export function newerSnapshots(segments: readonly Segment[], standsOn: Position): Position[] {
   const all = segments.flatMap(({ lastSnapshot }) => lastSnapshot?.position ?? []);
   return all.filter((last) => comparePositions(last, standsOn) > 0);
+}
+
+/**
+ * The error if another process changed a segment during the work on it. Another attempt may
+ * succeed.
+ */
+export function changedMeanwhile({ log, segment }: Pick<Segment, 'log' | 'segment'>): SegmentStateError {
+  return new SegmentStateError('another process changed the segment at the same time', {
+    log,
+    segment,
+    advice: 'Try again; finished steps are not repeated',
+  });
 }

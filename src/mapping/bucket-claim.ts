@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { ChunkPlatform } from '../codec/chunk.ts';
 import { BucketTakenError, MappingDiffersError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import { entryPlace } from '../log/item-codec.ts';
@@ -6,9 +7,9 @@ import type { SegmentReader } from '../log/log-store.ts';
 import { MAPPING_ADVICE, type Meaning } from '../log/meaning.ts';
 import { MAPPED_TYPES } from '../log/schedule.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
+import { JsonObject } from '../store/json-object.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../store/keys.ts';
-import { describeDifference, mappingDocument, meaningBytes } from './meaning.ts';
+import { describeDifference, fingerprintOf, mappingDocument } from './meaning.ts';
 import { parseMapping, type SchemaMapping } from './schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from './translate.ts';
 
@@ -17,11 +18,11 @@ const claimSchema = z.object({ format: z.literal(1), table: z.string(), partitio
 
 type Claim = z.infer<typeof claimSchema>;
 
-const CLAIM: JsonObject<Claim> = {
+const CLAIM = new JsonObject({
   key: CLAIM_KEY,
   schema: claimSchema,
   advice: 'Remove it if the bucket holds the logs of one mapping only: the next registration writes it again',
-};
+});
 
 /**
  * The mapping of these logs. It has a separate object, because earlier releases refuse a claim with
@@ -33,12 +34,12 @@ const mappingSchema = z.object({
   earlier: z.array(z.unknown()).optional(),
 });
 
-const MAPPING: JsonObject<z.infer<typeof mappingSchema>> = {
+const MAPPING = new JsonObject({
   key: MAPPING_KEY,
   schema: mappingSchema,
   indent: 1,
   advice: 'Restore the object from a version or a backup of the bucket',
-};
+});
 
 /** An application's table and the mapping of its logs. */
 export interface MappedTable {
@@ -65,7 +66,7 @@ export interface BucketMapping {
  * @throws MappingDiffersError if the mapping has another meaning than the bucket's
  */
 export async function requireClaim(blobs: Pick<BlobStore, 'get'>, owner: MappedTable | undefined): Promise<void> {
-  const claim = await readJson(blobs, CLAIM);
+  const claim = await CLAIM.read(blobs);
   if (owner !== undefined) {
     if (claim !== undefined) requireSameClaim(claim, owner);
     requireSameMapping(await readBucketMapping(blobs), owner.mapping);
@@ -84,7 +85,7 @@ export async function requireClaim(blobs: Pick<BlobStore, 'get'>, owner: MappedT
  * @throws BucketTakenError if the bucket holds the logs of another table or of other keys
  */
 export async function requireTable(blobs: Pick<BlobStore, 'get'>, owner: MappedTable): Promise<void> {
-  const claim = await readJson(blobs, CLAIM);
+  const claim = await CLAIM.read(blobs);
   if (claim !== undefined) requireSameClaim(claim, owner);
 }
 
@@ -99,7 +100,7 @@ export async function requireMappedBooks(
   blobs: Pick<BlobStore, 'get'>,
   books: Pick<SegmentReader, 'allSegments'>,
 ): Promise<void> {
-  if ((await readJson(blobs, CLAIM)) !== undefined) return;
+  if ((await CLAIM.read(blobs)) !== undefined) return;
   for await (const { log, schedule } of books.allSegments({ index: 0, of: 1 }, () => undefined)) {
     if (schedule !== undefined) return;
     throw new BucketTakenError("the Segment table has this log in logfold's own schema, which has no mapping", {
@@ -114,12 +115,12 @@ export async function requireMappedBooks(
  * requests to four.
  */
 export async function claimBucket(blobs: BlobStore, of: MappedTable): Promise<void> {
-  await updateJson(blobs, CLAIM, (claim) => {
+  await CLAIM.update(blobs, (claim) => {
     if (claim === undefined) return claimOf(of);
     requireSameClaim(claim, of);
     return undefined;
   });
-  await updateJson(blobs, MAPPING, (stored) => {
+  await MAPPING.update(blobs, (stored) => {
     if (stored === undefined) return { format: 1, mapping: mappingDocument(of.mapping) };
     requireSameMapping(decode(stored), of.mapping);
     return undefined;
@@ -135,7 +136,7 @@ export async function claimBucket(blobs: BlobStore, of: MappedTable): Promise<vo
 export async function moveClaim(blobs: BlobStore, of: MappedTable): Promise<string | undefined> {
   requireSameMapping(await readBucketMapping(blobs), of.mapping);
   let from: string | undefined;
-  await updateJson(blobs, CLAIM, (claim) => {
+  await CLAIM.update(blobs, (claim) => {
     if (claim === undefined) return undefined;
     requireSameClaim({ ...claim, table: of.table }, of);
     from = claim.table;
@@ -146,7 +147,7 @@ export async function moveClaim(blobs: BlobStore, of: MappedTable): Promise<stri
 
 /** The mapping of a bucket; undefined if no release that stores mappings has claimed it. */
 export async function readBucketMapping(blobs: Pick<BlobStore, 'get'>): Promise<BucketMapping | undefined> {
-  const stored = await readJson(blobs, MAPPING);
+  const stored = await MAPPING.read(blobs);
   return stored && decode(stored);
 }
 
@@ -159,7 +160,7 @@ export async function storeMapping(
   { from, to }: { readonly from: BucketMapping; readonly to: SchemaMapping },
 ): Promise<void> {
   const earlier = [...from.earlier, from.mapping].map(mappingDocument);
-  await updateJson(blobs, MAPPING, (stored) => {
+  await MAPPING.update(blobs, (stored) => {
     const present = stored && decode(stored).mapping;
     if (present !== undefined && !isSame(present, to))
       requireSameMapping({ mapping: present, earlier: [] }, from.mapping);
@@ -170,13 +171,13 @@ export async function storeMapping(
 /** The meaning of a mapping, for readers of its logs. */
 export function meaningOf(mapping: SchemaMapping): Meaning {
   return {
-    bytes: meaningBytes(mapping),
+    fingerprint: (platform) => fingerprintOf(platform, mapping),
     ofBucket: async (blobs) => {
       const known = await readBucketMapping(blobs);
       return (
         known &&
         [...known.earlier, known.mapping].map((from) => ({
-          bytes: meaningBytes(from),
+          fingerprint: (platform: Pick<ChunkPlatform, 'sha256'>) => fingerprintOf(platform, from),
           retranslate: (item: Item) => retranslate({ from, to: mapping }, item),
         }))
       );

@@ -1,5 +1,8 @@
+import { toHex } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
+import type { ChunkPlatform } from '../codec/chunk.ts';
 import type { ValueObject } from '../codec/value.ts';
+import type { Fingerprint } from '../log/meaning.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
 /**
@@ -36,9 +39,9 @@ export function meaningParts(mapping: SchemaMapping): ValueObject {
   return mapping.body === 'whole item' && ttl !== undefined ? { ...parts, ttl } : parts;
 }
 
-/** The canonical bytes of a mapping's {@link meaningParts}. */
-export function meaningBytes(mapping: SchemaMapping): Uint8Array {
-  return encodeValue(meaningParts(mapping));
+/** The hash of a mapping's {@link meaningParts}, in their canonical bytes. */
+export function fingerprintOf(platform: Pick<ChunkPlatform, 'sha256'>, mapping: SchemaMapping): Fingerprint {
+  return toHex(platform.sha256(encodeValue(meaningParts(mapping))));
 }
 
 /** Names the parts in which two mappings differ, with their values, for messages. */

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
+import { JsonObject } from '../store/json-object.ts';
 import { POLICIES_KEY } from '../store/keys.ts';
 import { logIdSchema } from '../store/log-id-schema.ts';
 import { checkPolicy, RETENTION, type RetentionPolicy } from './retention-policy.ts';
@@ -19,22 +19,18 @@ const changesSchema = z.custom<PolicyChanges>().check(({ value: input, issues })
   }
 });
 
-interface Document {
-  readonly logs: Map<LogId, PolicyChanges>;
-}
-
-function objectOf(parseLog: ParseLog): JsonObject<Document> {
+function objectOf(parseLog: ParseLog) {
   // A record would lose a log with the id `__proto__`.
   const logs = z.preprocess(
     (given) => (typeof given === 'object' && given !== null ? new Map(Object.entries(given)) : given),
     z.map(logIdSchema(parseLog), changesSchema),
   );
-  return {
+  return new JsonObject({
     key: POLICIES_KEY,
     schema: z.strictObject({ format: z.literal(1), logs }),
     advice: 'Correct it, or remove it: then every log has the policy of the deployment',
     indent: 2,
-  };
+  });
 }
 
 /** The retention policies of a deployment: one for all logs, and the differences of single logs. */
@@ -84,7 +80,7 @@ export async function readPolicies(
   everywhere: RetentionPolicy,
   parseLog: ParseLog = parseLogId,
 ): Promise<Policies> {
-  return new Policies(everywhere, (await readJson(blobs, objectOf(parseLog)))?.logs);
+  return new Policies(everywhere, (await objectOf(parseLog).read(blobs))?.logs);
 }
 
 export interface PolicyUpdate {
@@ -110,7 +106,7 @@ export async function writePolicy(
   { log, change, parseLog = parseLogId }: PolicyUpdate,
 ): Promise<Policies> {
   let policies = new Policies(everywhere);
-  await updateJson(blobs, objectOf(parseLog), (document) => {
+  await objectOf(parseLog).update(blobs, (document) => {
     const own = new Map(document?.logs);
     const changes = change(own.get(log) ?? {});
     if (changes === undefined || Object.keys(changes).length === 0) own.delete(log);

@@ -5,13 +5,12 @@ import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { guardArchive } from '../log/guard.ts';
 import { type SnapshotSearch, searchSnapshot } from '../log/last-snapshot.ts';
-import { ownFingerprint } from '../log/meaning.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { mayLackEntries } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
-import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
+import type { NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
 import {
   hasSameLastItem,
@@ -24,7 +23,7 @@ import {
 } from './last-item.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import { otherReducer, type Root } from './root.ts';
-import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
+import { loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
 
 export const BATCH_BYTES = 40_000_000;
 /** Entries after which a build may stop. A page of small entries has thousands. */
@@ -103,11 +102,12 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
   const progress = looks ? await listProgress(deps.blobs, log) : [];
   const ignored: IgnoredProgress[] = [];
   const rest = { rebuiltBecause: found.unusable, progress, ignored };
+  const explain = async (error: unknown): Promise<never> => {
+    if (error instanceof EntryGapError) await requireHistory(deps, log, error, found.unusable);
+    throw error;
+  };
   const build = (base: Root | undefined): ReturnType<typeof buildFrom> =>
-    buildFrom(deps, log, base, { ...options, before }).catch(async (error: unknown) => {
-      if (error instanceof EntryGapError) await requireHistory(deps, log, error, found.unusable);
-      throw error;
-    });
+    buildFrom(deps, log, base, { ...options, before }).catch(explain);
   for (const nearer of progress) {
     if (comparePositions(nearer.reached, from) <= 0 || comparePositions(nearer.reached, options.at) > 0) continue;
     if (await isOfAnotherHistory(deps, nearer)) {
@@ -187,10 +187,7 @@ async function buildFrom(
   base: Root | undefined,
   { at, shouldStop, stopsBefore, before }: BuildOptions & { readonly before: ReadBefore },
 ): Promise<Pick<Built, 'root' | 'base' | 'entries' | 'chunks'>> {
-  const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, {
-    ...deps.nodes,
-    where: { log },
-  });
+  const nodes = nodeStore(deps, log, deps.chunks);
   const draft = new Draft(nodes, base?.state);
   const { types } = deps;
   const from = base?.position ?? START;
@@ -233,8 +230,8 @@ async function buildFrom(
     log,
     position: reached,
     reducer: { name, version },
-    mapping: ownFingerprint(deps, log),
     lastItem: await lastItemOf(deps, log, { at, reached, before, lastFolded }),
+    mapping: deps.store.meaningOf?.(log)?.fingerprint(deps.platform),
     stateHash: stateHash(deps.platform, state),
     state,
   };

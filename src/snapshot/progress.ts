@@ -2,7 +2,7 @@ import { ChunkCorruptError, ChunkMissingError, type LogfoldError, RootInvalidErr
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { type ProgressPlace, parseKey, progressKey, progressPrefix } from '../store/keys.ts';
+import { type ProgressPlace, parseProgressName, progressKey, progressPrefix } from '../store/keys.ts';
 import type { EncodedRoot, Root } from './root.ts';
 import { loadRoot, type SnapshotStores } from './snapshots.ts';
 
@@ -34,14 +34,9 @@ export function keyOfProgress(progress: Progress): string {
  * The progress of all builds of a log, or of the builds of one snapshot. The furthest comes first.
  */
 export async function listProgress(blobs: BlobStore, log: LogId, target?: Position): Promise<Progress[]> {
-  const all: Progress[] = [];
-  for await (const { key } of blobs.list(progressPrefix(log, target))) {
-    const parsed = parseKey(key);
-    if (parsed?.kind !== 'progress') continue;
-    const { target: of, targetCreated, reached, id } = parsed;
-    all.push({ log, target: of, targetCreated, reached, id });
-  }
-  return all.sort((a, b) => comparePositions(b.reached, a.reached));
+  const objects = await Array.fromAsync(blobs.list(progressPrefix(log, target)));
+  const places = objects.flatMap(({ key }) => parseProgressName(key.slice(key.lastIndexOf('/') + 1)) ?? []);
+  return places.map((place) => ({ log, ...place })).sort((a, b) => comparePositions(b.reached, a.reached));
 }
 
 /**

@@ -31,14 +31,22 @@ export interface SnapshotStores {
 /** One log's chunks in the bucket. */
 export function chunkStore(blobs: BlobStore, log: LogId): ChunkStore {
   return {
+    where: { log },
     get: (id) => blobs.get(chunkKey(log, id)),
     put: (id, stored) => blobs.put(chunkKey(log, id), stored),
   };
 }
 
-/** One log's nodes in the bucket. */
-export function nodeStore(stores: SnapshotStores, log: LogId): NodeStore {
-  return new NodeStore(chunkStore(stores.blobs, log), stores.platform, { ...stores.nodes, where: { log } });
+/**
+ * One log's nodes in the bucket.
+ * @param chunks another store of the log's chunks
+ */
+export function nodeStore(
+  { blobs, platform, nodes }: Omit<SnapshotStores, 'store'>,
+  log: LogId,
+  chunks: ChunkStore = chunkStore(blobs, log),
+): NodeStore {
+  return new NodeStore(chunks, platform, nodes);
 }
 
 /**

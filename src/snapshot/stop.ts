@@ -3,7 +3,7 @@ import { LogfoldError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { type BlobStore, findBlob } from '../store/blob-store.ts';
-import { readJson, writeJson } from '../store/json-object.ts';
+import { JsonObject } from '../store/json-object.ts';
 import { stopKey } from '../store/keys.ts';
 import type { ReducerId } from './root.ts';
 
@@ -27,20 +27,24 @@ export type Stop = Readonly<z.infer<typeof schema>>;
 export async function writeStop(
   blobs: BlobStore,
   log: LogId,
-  stop: { readonly error: LogfoldError; readonly reducer: ReducerId; readonly since: number },
+  by: { readonly error: LogfoldError; readonly reducer: ReducerId; readonly since: number },
 ): Promise<Stop> {
-  const { error, reducer, since } = stop;
-  const written: Stop = {
-    format: 1,
-    code: error.code,
-    message: error.message,
-    segment: error.segment ?? null,
-    entry: error.entry ?? null,
-    reducer: { name: reducer.name, version: reducer.version },
-    since,
-  };
-  await writeJson(blobs, stopKey(log), written, 2);
-  return written;
+  const stop = stopBy(by);
+  await noteOf(log).write(blobs, stop);
+  return stop;
+}
+
+function stopBy({
+  error,
+  reducer: { name, version },
+  since,
+}: {
+  readonly error: LogfoldError;
+  readonly reducer: ReducerId;
+  readonly since: number;
+}): Stop {
+  const { code, message, segment = null, entry = null } = error;
+  return { format: 1, code, message, segment, entry, reducer: { name, version }, since };
 }
 
 /**
@@ -48,11 +52,16 @@ export async function writeStop(
  * @throws ObjectInvalidError if the note cannot be read
  */
 export function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined> {
-  return readJson(blobs, {
+  return noteOf(log).read(blobs);
+}
+
+function noteOf(log: LogId) {
+  return new JsonObject({
     key: stopKey(log),
     log,
     schema,
     advice: "Look at the object, then run 'logfold resume LOG', which removes it",
+    indent: 2,
   });
 }
 
@@ -119,7 +128,8 @@ export async function withStopGuard<T>(
   { log, position, force }: { readonly log: LogId; readonly position: Position; readonly force?: true | undefined },
   work: (stop: Stop | undefined) => Promise<T>,
 ): Promise<T | Stopped> {
-  const stop = await readStop(deps.blobs, log);
+  const note = noteOf(log);
+  const stop = await note.read(deps.blobs);
   if (stop !== undefined && force !== true && stopHolds(stop, deps.reducer, position)) {
     return { outcome: 'stopped', position, stop };
   }
@@ -127,11 +137,9 @@ export async function withStopGuard<T>(
     return await work(stop);
   } catch (error) {
     if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
-    const written = await writeStop(deps.blobs, log, {
-      error: error.at({ log }),
-      reducer: deps.reducer,
-      since: deps.now(),
-    });
+    const located = error.at({ log });
+    const written = stopBy({ error: located, reducer: deps.reducer, since: deps.now() });
+    await note.write(deps.blobs, written);
     return { outcome: 'stopped', position, stop: written };
   }
 }

@@ -191,8 +191,10 @@ export function parseKey(key: string): ParsedKey | undefined {
       return parseArchiveName(name, file);
     case 'roots/':
       return parseRootName(name, file);
-    case 'progress/':
-      return parseProgressName(name, file);
+    case 'progress/': {
+      const place = parseProgressName(file);
+      return place && { kind: 'progress', name, ...place };
+    }
     default:
       return undefined;
   }
@@ -232,7 +234,11 @@ function parseRootName(name: LogName, file: string): ParsedKey | undefined {
   return id === undefined || position === undefined ? undefined : { kind: 'root', name, position, id };
 }
 
-function parseProgressName(name: LogName, file: string): ParsedKey | undefined {
+/**
+ * Parses the last part of the key of a build's progress.
+ * @returns undefined if it has another form
+ */
+export function parseProgressName(file: string): ProgressPlace | undefined {
   const match = PROGRESS_NAME.exec(file);
   const id = match?.[6];
   const target = parsePadded(match?.[1], match?.[2]);
@@ -240,7 +246,7 @@ function parseProgressName(name: LogName, file: string): ParsedKey | undefined {
   const reached = parsePadded(match?.[4], match?.[5]);
   if (id === undefined || target === undefined || reached === undefined || !Number.isSafeInteger(targetCreated))
     return undefined;
-  return { kind: 'progress', name, target, targetCreated, reached, id };
+  return { target, targetCreated, reached, id };
 }
 
 function parsePadded(segment: string | undefined, entry: string | undefined): Position | undefined {

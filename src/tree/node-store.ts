@@ -3,14 +3,7 @@ import { fromHex } from '../codec/bytes.ts';
 import { type ChunkId, type ChunkPlatform, type ChunkStore, chunkId, openChunk, packChunk } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
-import {
-  ChunkMissingError,
-  LogfoldError,
-  REBUILD_ADVICE,
-  StoreUnavailableError,
-  textOf,
-  type Where,
-} from '../errors.ts';
+import { ChunkMissingError, LogfoldError, REBUILD_ADVICE, StoreUnavailableError, textOf } from '../errors.ts';
 import { decodeNode, encodeNode, isLeaf, type Node, NodeRef } from './node.ts';
 import { NODE_SHAPE, type NodeShape } from './node-builder.ts';
 import { NodeCache } from './node-cache.ts';
@@ -27,8 +20,6 @@ export interface NodeStoreOptions {
   readonly shape?: NodeShape;
   /** Maximum number of concurrent requests to the chunk store. */
   readonly concurrency?: number;
-  /** The log of the chunks, for errors. */
-  readonly where?: Where;
 }
 
 export interface NodeStoreCounts {
@@ -57,7 +48,6 @@ export class NodeStore {
   readonly #chunks: ChunkStore;
   readonly #limit: ReturnType<typeof pLimit>;
   readonly #cache: NodeCache;
-  readonly #where: Where;
   readonly #values = new Map<ChunkId, Uint8Array>();
   #valueBytes = 0;
   readonly #early = new Set<Promise<void>>();
@@ -71,7 +61,6 @@ export class NodeStore {
     this.platform = platform;
     this.shape = options.shape ?? NODE_SHAPE;
     this.#cache = options.cache ?? new NodeCache(options.cacheBytes);
-    this.#where = options.where ?? {};
     this.#limit = pLimit(options.concurrency ?? DEFAULT_CONCURRENCY);
   }
 
@@ -219,7 +208,7 @@ export class NodeStore {
     try {
       return await read();
     } catch (error) {
-      throw error instanceof LogfoldError ? error.at(this.#where) : error;
+      throw error instanceof LogfoldError ? error.at(this.#chunks.where ?? {}) : error;
     }
   }
 

@@ -393,7 +393,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/foreign.test.ts',
     edits: [
       {
-        file: 'workers/snapshot/snapshot-entry.ts',
+        file: 'log/last-snapshot.ts',
         from: '    if (replaceForeign !== true) return part;\n',
         to: '',
       },

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
-import { bufferedEdits } from '../../src/snapshot/flush-due.ts';
+import { bufferedEdits } from '../../src/snapshot/root.ts';
 import type { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { isStateFlushed } from '../../src/state/state.ts';

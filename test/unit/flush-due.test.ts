@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { bufferedEdits, flushDue, ITEMS_PER_BUFFERED_EDIT, MAX_BUFFER_CHUNKS } from '../../src/snapshot/flush-due.ts';
+import { bufferedEdits, flushDue, ITEMS_PER_BUFFERED_EDIT, MAX_BUFFER_CHUNKS } from '../../src/snapshot/root.ts';
 import type { State } from '../../src/state/state.ts';
 import type { Node } from '../../src/tree/node.ts';
 import { NodeRef } from '../../src/tree/node.ts';

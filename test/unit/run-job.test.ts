@@ -4,7 +4,7 @@ import { EntryNotFoundError, MessageInvalidError, MessageNewerError } from '../.
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
-import { flushDue } from '../../src/snapshot/flush-due.ts';
+import { flushDue } from '../../src/snapshot/root.ts';
 import { readStop, type Stop } from '../../src/snapshot/stop.ts';
 import { describeJobResult, type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import {

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
+import { JsonObject } from '../../store/json-object.ts';
 import { ADOPT_KEY } from '../../store/keys.ts';
 import { isAtEnd, type ScanPlaces, scanPlaces } from '../../store/scan-places.ts';
 
@@ -13,11 +13,11 @@ const schema = z.object({
 
 type Document = z.infer<typeof schema>;
 
-const OBJECT: JsonObject<Document> = {
+const OBJECT = new JsonObject({
   key: ADOPT_KEY,
   schema,
   advice: 'Remove it: the next run then looks for logs in the whole table',
-};
+});
 
 /**
  * The point at which a scan for logs stopped.
@@ -26,7 +26,7 @@ const OBJECT: JsonObject<Document> = {
  * @throws ObjectInvalidError if the note cannot be read
  */
 export async function readAdoptNote(blobs: BlobStore, source: string): Promise<ScanPlaces | undefined> {
-  const note = await readJson(blobs, OBJECT);
+  const note = await OBJECT.read(blobs);
   return note?.source === source && !isAtEnd(note.rest) ? note.rest : undefined;
 }
 
@@ -35,7 +35,7 @@ export async function readAdoptNote(blobs: BlobStore, source: string): Promise<S
  * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeAdoptNote(blobs: BlobStore, source: string, rest: ScanPlaces | undefined): Promise<void> {
-  await updateJson(blobs, OBJECT, (present): Document | undefined => {
+  await OBJECT.update(blobs, (present): Document | undefined => {
     if (rest === undefined && present === undefined) return undefined;
     return { format: 1, source, rest: [...(rest ?? [])] };
   });

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { ObjectInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { type BlobStore, findBlob } from '../../store/blob-store.ts';
-import { type JsonObject, readJson, updateJson, writeJson } from '../../store/json-object.ts';
+import { JsonObject } from '../../store/json-object.ts';
 import { collectedKey, condemnedKey } from '../../store/keys.ts';
 
 /** Names of dropped roots, with the times when they were dropped. */
@@ -68,7 +68,7 @@ export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] 
 
 /** @throws ObjectInvalidError if the object cannot be read */
 export async function readCondemned(blobs: BlobStore, log: LogId): Promise<CollectionRecord> {
-  const record = await readJson(blobs, recordOf(log));
+  const record = await recordOf(log).read(blobs);
   return record ?? NOTHING_CONDEMNED;
 }
 
@@ -89,9 +89,9 @@ export async function writeCondemned(
     isRequested || all.next !== undefined || all.condemned.length + all.dropped.length > 0;
   let merged = record;
   if (judged.after === undefined && judged.to === undefined) {
-    if (isNeeded(record)) await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
+    if (isNeeded(record)) await recordOf(log).write(blobs, { format: 1, ...record });
   } else {
-    await updateJson(blobs, recordOf(log), (current) => {
+    await recordOf(log).update(blobs, (current) => {
       const others = (current?.condemned ?? []).filter(([key]) => !isJudged(key, judged));
       // Another job may have requested a collection during this run.
       isRequested ||= current?.next?.again === true;
@@ -114,7 +114,7 @@ export function isJudged(key: string, { after, to }: JudgedKeys): boolean {
  * end.
  */
 export async function requestCollection(blobs: BlobStore, log: LogId): Promise<void> {
-  await updateJson(blobs, recordOf(log), (record) => {
+  await recordOf(log).update(blobs, (record) => {
     if (record === undefined) return { format: 1, ...NOTHING_CONDEMNED };
     const { next } = record;
     return next === undefined || next.again ? undefined : { ...record, next: { ...next, again: true } };
@@ -143,7 +143,7 @@ export async function readRecords(blobs: BlobStore, log: LogId): Promise<Collect
 
 /** @throws ObjectInvalidError if the object cannot be read */
 export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
-  const note = await readJson(blobs, noteOf(log, collectedKey(log), collectedSchema));
+  const note = await collectedOf(log).read(blobs);
   return note ?? { bodies: 0, dropped: [] };
 }
 
@@ -153,22 +153,26 @@ export async function readCollected(blobs: BlobStore, log: LogId): Promise<Colle
  * @returns the time of the write, in epoch milliseconds by the bucket's clock
  */
 export async function writeCollected(blobs: BlobStore, log: LogId, note: CollectedNote): Promise<number> {
-  const key = collectedKey(log);
-  await writeJson(blobs, key, { format: 1, bodies: note.bodies, dropped: note.dropped });
-  const written = await findBlob(blobs, key);
+  const object = collectedOf(log);
+  await object.write(blobs, { format: 1, bodies: note.bodies, dropped: note.dropped });
+  const written = await findBlob(blobs, object.key);
   if (written !== undefined) return written.modified;
-  throw new ObjectInvalidError(`the object '${key}' was written but is not listed`, {
+  throw new ObjectInvalidError(`the object '${object.key}' was written but is not listed`, {
     log,
     advice: 'Try again. If this repeats, the bucket is not consistent and cannot be collected',
   });
 }
 
-function recordOf(log: LogId): JsonObject<z.infer<typeof recordSchema>> {
+function recordOf(log: LogId) {
   return noteOf(log, condemnedKey(log), recordSchema);
+}
+
+function collectedOf(log: LogId) {
+  return noteOf(log, collectedKey(log), collectedSchema);
 }
 
 function noteOf<T>(log: LogId, key: string, schema: z.ZodType<T>): JsonObject<T> {
   // Both, because condemned bodies count as checked and would not be checked again.
   const advice = `Remove '${condemnedKey(log)}' and '${collectedKey(log)}'. The next collection then starts over and takes longer`;
-  return { key, log, schema, advice };
+  return new JsonObject({ key, log, schema, advice });
 }

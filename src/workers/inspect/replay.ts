@@ -323,6 +323,7 @@ async function storedRoot(
 /** Reads from both stores and writes to the first. */
 function overlay(scratch: ChunkStore, below: ChunkStore): ChunkStore {
   return {
+    where: below.where,
     get: async (id) => (await scratch.get(id)) ?? (await below.get(id)),
     put: (id, stored) => scratch.put(id, stored),
   };

@@ -8,7 +8,7 @@ import { decodeEntry } from '../../log/item-codec.ts';
 import type { SegmentReader, TableReader } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
-import { bufferedEdits } from '../../snapshot/flush-due.ts';
+import { bufferedEdits } from '../../snapshot/root.ts';
 import { loadRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { readStop, type Stop } from '../../snapshot/stop.ts';
 import { chunkPrefix } from '../../store/keys.ts';

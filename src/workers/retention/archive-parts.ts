@@ -7,7 +7,6 @@ import type { StoredItem } from '../../log/attribute.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
-import { ownFingerprint } from '../../log/meaning.ts';
 import type { Segment } from '../../log/segment.ts';
 import { archiveKey, randomHex } from '../../store/keys.ts';
 import { isTimeUp } from '../jobs/deadline.ts';
@@ -100,7 +99,7 @@ export async function joinParts(
       }
       from = part.to;
     }
-    const mapping = ownFingerprint({ platform, store: deps.tables }, log);
+    const mapping = deps.tables.meaningOf?.(log)?.fingerprint(platform);
     written = yield* list.end(platform, { log, segment: number, mapping, entries });
   }
   await blobs.putStream(key, stream());

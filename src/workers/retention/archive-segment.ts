@@ -14,7 +14,7 @@ import {
 import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
 import { lastWithoutRoot } from '../../log/last-snapshot.ts';
 import type { EntryReader } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
+import { changedMeanwhile, type Segment } from '../../log/segment.ts';
 import { archiveKey, randomHex } from '../../store/keys.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
@@ -36,7 +36,7 @@ import {
   type UsableParts,
   usableParts,
 } from './archive-parts.ts';
-import { changedMeanwhile, requireCovered } from './segment-state.ts';
+import { requireCovered } from './segment-state.ts';
 import {
   type ArchiveDeps,
   archiveOf,

@@ -9,14 +9,14 @@ import { epochSeconds, type ReservedTypes } from '../../log/entry.ts';
 import { guardSegment, type PassedOver, passOver } from '../../log/guard.ts';
 import { writeUnits } from '../../log/item-size.ts';
 import { type ExpiringSegment, MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
-import { type Expiring, expiresAt, type Segment } from '../../log/segment.ts';
+import { changedMeanwhile, type Expiring, expiresAt, type Segment } from '../../log/segment.ts';
 import { planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
 import { countEntries, formatDate, type Report, reportForeign } from '../jobs/report.ts';
 import type { RateLimiter } from './rate-limiter.ts';
-import { changedMeanwhile, requireCovered, requireItemsAfter, requireSegment } from './segment-state.ts';
+import { requireCovered, requireItemsAfter, requireSegment } from './segment-state.ts';
 
 export interface ExpireDeps {
   readonly tables: TableReader & SegmentLifecycle;

@@ -8,9 +8,9 @@ import { writeUnits } from '../../log/item-size.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
 import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import { MAPPED_TYPES } from '../../log/schedule.ts';
-import type { Segment } from '../../log/segment.ts';
+import { changedMeanwhile, type Segment } from '../../log/segment.ts';
 import type { ExpireDeps } from './expire-segment.ts';
-import { changedMeanwhile, requireSegment } from './segment-state.ts';
+import { requireSegment } from './segment-state.ts';
 
 /** Tables that a segment is restored to. */
 export type RestoreTarget = TableReader & SegmentLifecycle;

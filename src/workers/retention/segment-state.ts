@@ -88,15 +88,3 @@ export async function requireItemsAfter(tables: TableReader, segment: Segment): 
     advice: 'Try again later',
   });
 }
-
-/**
- * The error if another process changed a segment during the work on it. Another attempt may
- * succeed.
- */
-export function changedMeanwhile({ log, segment }: SegmentPlace): SegmentStateError {
-  return new SegmentStateError('another process changed the segment at the same time', {
-    log,
-    segment,
-    advice: 'Try again; finished steps are not repeated',
-  });
-}

@@ -2,10 +2,10 @@ import { SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
-import { type Expiry, expiresAt, type Segment } from '../../log/segment.ts';
+import { changedMeanwhile, type Expiry, expiresAt, type Segment } from '../../log/segment.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { batchFrom, numbersOf, unitsOf } from './expire-segment.ts';
-import { changedMeanwhile, requireSegment } from './segment-state.ts';
+import { requireSegment } from './segment-state.ts';
 
 export interface UndoExpiryResult {
   readonly segment: number;

@@ -7,7 +7,6 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import type { EntryReader, SegmentLifecycle, TableReader } from '../../log/log-store.ts';
-import { ownFingerprint } from '../../log/meaning.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { type Deadline, isTimeUp } from '../jobs/deadline.ts';
@@ -117,7 +116,7 @@ export function archiveOf(
 ): AsyncGenerator<Uint8Array, WrittenArchive> {
   const { endSegment } = deps.types;
   const { bytes: frameBytes } = deps.frames ?? FRAMES;
-  const mapping = ownFingerprint({ ...deps, store: deps.tables }, log);
+  const mapping = deps.tables.meaningOf?.(log)?.fingerprint(deps.platform);
   return writeArchive(deps.platform, { log, segment, mapping, endSegment }, items, { ...part, frameBytes });
 }
 

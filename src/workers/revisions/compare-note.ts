@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
+import { JsonObject } from '../../store/json-object.ts';
 import { COMPARE_KEY } from '../../store/keys.ts';
 import { isAtEnd, type ScanPlaces, scanPlaces } from '../../store/scan-places.ts';
 import type { NotedLooks } from './first-looks.ts';
@@ -30,11 +30,11 @@ const schema = z.object({
 
 type Document = z.infer<typeof schema>;
 
-const OBJECT: JsonObject<Document> = {
+const OBJECT = new JsonObject({
   key: COMPARE_KEY,
   schema,
   advice: 'Remove it: the next comparison then begins with the first item, and gaps are found a day later',
-};
+});
 
 /**
  * The note of the last run.
@@ -42,7 +42,7 @@ const OBJECT: JsonObject<Document> = {
  * @throws ObjectInvalidError if the note cannot be read
  */
 export async function readCompareNote(blobs: BlobStore, source: string): Promise<CompareNote> {
-  const note = await readJson(blobs, OBJECT);
+  const note = await OBJECT.read(blobs);
   if (note?.source !== source) return { rest: undefined, looks: [] };
   const { items, logs, began = 0, looks = [] } = note;
   return { rest: isComplete(note) ? undefined : { items, logs, began }, looks };
@@ -53,7 +53,7 @@ export async function readCompareNote(blobs: BlobStore, source: string): Promise
  * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeCompareNote(blobs: BlobStore, source: string, { rest, looks }: CompareNote): Promise<void> {
-  await updateJson(blobs, OBJECT, (present): Document | undefined => {
+  await OBJECT.update(blobs, (present): Document | undefined => {
     if (rest === undefined && looks.length === 0 && present === undefined) return undefined;
     const { items, logs, began } = rest ?? { items: [], logs: [], began: undefined };
     return {

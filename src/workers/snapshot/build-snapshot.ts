@@ -1,13 +1,20 @@
 import { HistoryGoneError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
-import { describePart, guardArchive, guardMove, guardRoot, type PassedOver, passOver } from '../../log/guard.ts';
-import { newestSnapshot, type SnapshotSearch } from '../../log/last-snapshot.ts';
+import {
+  describePart,
+  guardArchive,
+  guardMove,
+  guardRoot,
+  type PassedOver,
+  passOver,
+  removeBody,
+} from '../../log/guard.ts';
+import { advanceTo, nameRoot, newestSnapshot, type PublishDeps, type SnapshotSearch } from '../../log/last-snapshot.ts';
 import { isFrozen } from '../../log/segment.ts';
 import { type BuildDeps, type Built, buildState, searchBase } from '../../snapshot/build.ts';
-import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
-import { type EncodedRoot, encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
+import { type EncodedRoot, encodeRoot, type FlushDue, flushDue, otherReducer, type Root } from '../../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, contains, isAt, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { NodeCache } from '../../tree/node-cache.ts';
@@ -28,15 +35,7 @@ import {
   writtenMetrics,
   writtenText,
 } from '../jobs/report.ts';
-import {
-  advanceTo,
-  advanceToCarried,
-  checkSnapshotEntry,
-  loadDuplicate,
-  nameRoot,
-  type PublishDeps,
-  type SnapshotPlace,
-} from './snapshot-entry.ts';
+import { advanceToCarried, checkSnapshotEntry, loadDuplicate } from './snapshot-entry.ts';
 
 /**
  * The memory of the nodes that a function keeps between snapshot jobs, in bytes. A snapshot with
@@ -198,7 +197,17 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
     return archive === undefined ? { outcome: 'obsolete', position } : passOver({ position }, archive);
   }
   const snapshotEntry = checkSnapshotEntry(deps, place, entry);
-  if (present !== undefined) return completeAgain(deps, place, present);
+  const moveToOther = (root: RootRef) => advanceToCarried(deps, place, root);
+  if (present !== undefined) {
+    // A worker died after it named the root and before it moved Last Snapshot or asked for a flush.
+    const pointer = await moveToOther(present);
+    if (pointer !== undefined) return passOver({ position }, pointer);
+    await clearProgress(blobs, await listProgress(blobs, log, position));
+    const isNewest = (await newestSnapshot(store, log, position)) === undefined;
+    const root = isNewest ? await loadRoot(deps, place, present) : undefined;
+    return { outcome: 'present', position, flushDue: root && due(deps, root) };
+  }
+
   const body = guardRoot(snapshotEntry);
   if (body !== undefined && !replaceForeign) return passOver({ position }, body);
   const search = await searchBase(deps, log, position);
@@ -222,31 +231,17 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
   }
 
   const ref = await saveRoot(blobs, place, encoded);
-  const carried = await nameRoot(deps, place, ref, { id: snapshotEntry.id, replaces: body });
+  if (body !== undefined) await removeBody(deps, body);
+  const carried = await nameRoot(deps, place, ref, snapshotEntry.id);
   if ('kind' in carried) return passOver({ position }, carried);
   const other = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
   const seen = pointer === undefined ? segment?.lastSnapshot : undefined;
-  const inTheWay =
-    other === undefined ? await advanceTo(deps, place, seen) : await advanceToCarried(deps, place, carried);
+  const inTheWay = await (other === undefined ? advanceTo(deps, place, seen) : moveToOther(carried));
   await clearProgress(blobs, obsoleteProgress(built, position));
   if (inTheWay !== undefined) return passOver({ position }, inTheWay);
   if (other !== undefined) return { outcome: 'present', position, flushDue: due(deps, other) };
   const { created: requestedAt } = snapshotEntry;
   return { outcome: 'built', position, requestedAt, stateHash: root.stateHash, ...done, flushDue: due(deps, root) };
-}
-
-/**
- * Ends the work of a worker that died after it named the root, and before it moved Last Snapshot or
- * sent a flush job.
- */
-async function completeAgain(deps: SnapshotDeps, place: SnapshotPlace, present: RootRef): Promise<SnapshotResult> {
-  const { log, position } = place;
-  const pointer = await advanceToCarried(deps, place, present);
-  if (pointer !== undefined) return passOver({ position }, pointer);
-  await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
-  const isNewest = (await newestSnapshot(deps.store, log, position)) === undefined;
-  const flush = isNewest ? due(deps, await loadRoot(deps, place, present)) : undefined;
-  return { outcome: 'present', position, flushDue: flush };
 }
 
 function work(

@@ -2,9 +2,8 @@ import { MessageInvalidError } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { rootOf } from '../../log/entry.ts';
 import { guardRoot, type PassedOver, passOver } from '../../log/guard.ts';
-import { newestSnapshot } from '../../log/last-snapshot.ts';
-import { bufferedEdits } from '../../snapshot/flush-due.ts';
-import { encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
+import { newestSnapshot, type SnapshotPlace } from '../../log/last-snapshot.ts';
+import { bufferedEdits, encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, nodeStore, saveRoot } from '../../snapshot/snapshots.ts';
 import { type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import { flushState, hashFlushedState, isStateFlushed, saveState } from '../../state/state.ts';
@@ -21,7 +20,7 @@ import {
   writtenText,
 } from '../jobs/report.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
-import { loadDuplicate, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
+import { loadDuplicate, requireSnapshotEntry } from './snapshot-entry.ts';
 
 export type FlushResult =
   | (Written & {

@@ -3,13 +3,13 @@ import { ArchiveDiffersError, HistoryGoneError, SegmentStateError } from '../../
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
-import { describePart, type ForeignPart } from '../../log/guard.ts';
+import { describePart, type ForeignPart, removeBody } from '../../log/guard.ts';
+import { advanceTo, nameRoot } from '../../log/last-snapshot.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { buildState } from '../../snapshot/build.ts';
-import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../../snapshot/progress.ts';
-import { type EncodedRoot, encodeRoot, otherReducer, type Root } from '../../snapshot/root.ts';
+import { type EncodedRoot, encodeRoot, type FlushDue, flushDue, otherReducer, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { RebuildJob } from '../jobs/job.ts';
@@ -18,7 +18,7 @@ import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { rebuildTargets } from './rebuild-targets.ts';
-import { advanceTo, advanceToCarried, nameRoot, requireSnapshotEntry } from './snapshot-entry.ts';
+import { advanceToCarried, requireSnapshotEntry } from './snapshot-entry.ts';
 
 interface RebuildCounts {
   /** Snapshots that this job rebuilt. */
@@ -187,7 +187,8 @@ async function rebuild(
       continue;
     }
     const ref = await saveRoot(deps.blobs, place, encoded);
-    const carried = await nameRoot(deps, place, ref, target);
+    if (target.replaces !== undefined) await removeBody(deps, target.replaces);
+    const carried = await nameRoot(deps, place, ref);
     if ('kind' in carried) {
       pass(carried);
       continue;

@@ -5,25 +5,18 @@ import {
   RootInvalidError,
   SnapshotMismatchError,
 } from '../../errors.ts';
-import type { LogId } from '../../ids/log-id.ts';
-import { formatPosition, type Position } from '../../ids/position.ts';
-import { type Entry, isRootForm, type ReservedTypes, type RootRef } from '../../log/entry.ts';
-import { type ForeignPart, guardPointer, removePart } from '../../log/guard.ts';
-import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
-import type { LogReader, SnapshotPublisher } from '../../log/log-store.ts';
-import { coveredEntries, isFrozen, type LastSnapshot } from '../../log/segment.ts';
+import { formatPosition } from '../../ids/position.ts';
+import type { Entry, ReservedTypes, RootRef } from '../../log/entry.ts';
+import { type ForeignPart, guardPointer } from '../../log/guard.ts';
+import { rootAttribute } from '../../log/item-codec.ts';
+import { advanceTo, type PublishDeps, type SnapshotPlace } from '../../log/last-snapshot.ts';
+import type { LogReader } from '../../log/log-store.ts';
+import { coveredEntries, isFrozen } from '../../log/segment.ts';
 
 import { isDamage } from '../../snapshot/progress.ts';
 import { otherReducer, type Root } from '../../snapshot/root.ts';
 import { loadRoot, readWhole, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import type { Reducer } from '../../state/reducer.ts';
-import { changedMeanwhile } from '../retention/segment-state.ts';
-
-/** The log and position of a job's Snapshot entry. */
-export interface SnapshotPlace {
-  readonly log: LogId;
-  readonly position: Position;
-}
 
 /**
  * Reads the Snapshot entry that a job names.
@@ -59,67 +52,6 @@ export function checkSnapshotEntry(
   return entry;
 }
 
-/** The stores in which a root is published. */
-export interface PublishDeps extends SnapshotStores {
-  readonly tables: SnapshotPublisher;
-  /** Whether to replace what another program wrote, if a person asks for it. False by default. */
-  readonly replaceForeign?: boolean | undefined;
-}
-
-/**
- * Names a stored root on a Snapshot entry that carries none.
- * @param id that of the entry, if it has one
- * @param replaces the part of another program that the root replaces
- * @returns the root that the entry carries afterwards, which may be that of a duplicate; a part if
- * another program wrote onto the entry in the meantime
- */
-export async function nameRoot(
-  { store, tables }: PublishDeps,
-  { log, position }: SnapshotPlace,
-  ref: RootRef,
-  { id, replaces }: { readonly id?: Uint8Array | undefined; readonly replaces?: ForeignPart | undefined },
-): Promise<RootRef | ForeignPart> {
-  const { segment, entry } = position;
-  if (replaces !== undefined) {
-    for await (const [item] of store.items(log, { segment, from: entry, to: entry + 1 }, { consistent: true })) {
-      if (item !== undefined) await removePart(tables, replaces, item);
-    }
-  }
-  const carried = await tables.completeSnapshot(log, position, ref, id);
-  return carried !== undefined && isRootForm(log, carried) ? carried : { kind: 'root', log, ...position };
-}
-
-/** Attempts to move Last Snapshot while other processes move it. */
-const ATTEMPTS = 10;
-
-/**
- * Moves Last Snapshot of a segment to a complete snapshot. Leaves it unchanged if it is already
- * there or further, if the segment is archived or expiring, or if another program wrote it.
- * @param from Last Snapshot of the segment when the caller last saw it, which logfold wrote
- * @returns the Last Snapshot of another program, if there is one
- * @throws SegmentStateError if others moved it in every attempt
- */
-export async function advanceTo(
-  deps: PublishDeps,
-  { log, position }: SnapshotPlace,
-  from: LastSnapshot | undefined,
-): Promise<ForeignPart | undefined> {
-  const { store, tables, replaceForeign } = deps;
-  let seen = from;
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    if (seen !== undefined && seen.position.entry >= position.entry) return undefined;
-    if (await tables.advanceLastSnapshot(log, { position }, seen)) return undefined;
-    const segment = await store.getSegment(log, position.segment, { consistent: true });
-    if (segment === undefined || isFrozen(segment)) return undefined;
-    const part = await guardPointer(store, segment);
-    seen = part === undefined ? segment.lastSnapshot : undefined;
-    if (part === undefined) continue;
-    if (replaceForeign !== true) return part;
-    await removePart(tables, part, encodeSegment(segment));
-  }
-  throw changedMeanwhile({ log, segment: position.segment });
-}
-
 /**
  * Moves Last Snapshot to a snapshot whose root another process wrote onto the entry. It first reads
  * the whole snapshot, so that Last Snapshot never names an unreadable one. If Last Snapshot does
@@ -129,7 +61,7 @@ export async function advanceTo(
  * then
  */
 export async function advanceToCarried(
-  deps: PublishDeps,
+  deps: SnapshotStores & PublishDeps,
   place: SnapshotPlace,
   carried: RootRef,
 ): Promise<ForeignPart | undefined> {

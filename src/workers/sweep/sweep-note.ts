@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
+import { JsonObject } from '../../store/json-object.ts';
 import { SWEEP_KEY } from '../../store/keys.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
 import { QUEUE_NAMES } from '../jobs/job.ts';
@@ -56,18 +56,18 @@ export type RequestedJobsNote = Readonly<z.infer<typeof requestedJobs>>;
 /** A note from one sweep to the next. */
 export type SweepNote = Readonly<Omit<Document, 'format'>>;
 
-const OBJECT: JsonObject<Document> = {
+const OBJECT = new JsonObject({
   key: SWEEP_KEY,
   schema,
   advice: 'Remove it: the next sweep then looks at all logs, and requests every due job again',
-};
+});
 
 /**
  * @returns undefined if there is no note, or if the note is empty
  * @throws ObjectInvalidError if the note cannot be read
  */
 export async function readSweepNote(blobs: BlobStore): Promise<SweepNote | undefined> {
-  return toNote(await readJson(blobs, OBJECT));
+  return toNote(await OBJECT.read(blobs));
 }
 
 /**
@@ -81,7 +81,7 @@ export async function writeSweepNote(
   before: SweepNote | undefined,
   { rest, requested = [] }: SweepNote,
 ): Promise<void> {
-  await updateJson(blobs, OBJECT, (document) => {
+  await OBJECT.update(blobs, (document) => {
     const present = toNote(document);
     const isMine = isDeepStrictEqual(present, before);
     const kept = isMine ? requested : [...(present?.requested ?? []), ...requested];
