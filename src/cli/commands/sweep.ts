@@ -1,30 +1,22 @@
 import { Option } from '@commander-js/extra-typings';
-import { LogfoldError, printable, UsageError } from '../../errors.ts';
-import { FEED_LOG } from '../../feed/feed-log.ts';
+import { type LogfoldError, printable, UsageError } from '../../errors.ts';
 import { sinceSchema } from '../../functions/sweep-function.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { readPolicies } from '../../retention/policies.ts';
-import type { RetentionPolicy } from '../../retention/retention-policy.ts';
-import { JobRunner } from '../../workers/dispatch/job-runner.ts';
 import { describeJobResult, type JobResult, reportOf } from '../../workers/dispatch/run-job.ts';
-import { dividedFeed } from '../../workers/feed/divided-feed.ts';
+import { SweepRunner } from '../../workers/dispatch/sweep-runner.ts';
 import { logsByAge } from '../../workers/inspect/status.ts';
 import type { Job } from '../../workers/jobs/job.ts';
 import { describeJob } from '../../workers/jobs/job.ts';
 import { count } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
-import { SweptFeed } from '../../workers/sweep/feed-ends.ts';
-import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { parseTypedLog } from '../mapping.ts';
 import type { Output } from '../output.ts';
 import type { Place } from '../place.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes, POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
-
-/** A pass may make jobs due for the next pass: a snapshot, then an archive, then an expiry. */
-const MAX_PASSES = 10;
 
 export function sweepCommand() {
   return dividingCommand('sweep', 'Find and do what the stream missed and what is due, in all logs.')
@@ -73,90 +65,35 @@ export function sweepCommand() {
         const byTtl = (log === undefined ? policies.logs() : [log]).find((of) => policies.ownOf(of).expire === 'ttl');
         if (byTtl !== undefined) await requireTtl(environment, output, byTtl);
         if (!dryRun) warnOfShortGrace(everywhere, output);
-        const policyOf = (of: LogId) => policies.of(of);
-        const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
-        const { requireReducer } = environment;
         const feed = dryRun ? undefined : environment.feed;
         const summary = new Summary(output, { dryRun, hasFeed: feed !== undefined });
-        const scheduler = environment.mapped?.registrar;
-        const jobDeps = {
+        const runner = new SweepRunner({
           ...environment.deps,
-          scheduler,
-          requireReducer,
-          rateLimiter,
-          policyOf,
+          scheduler: environment.mapped?.registrar,
+          requireReducer: environment.requireReducer,
+          rateLimiter: await rateLimiterOf(environment, options.capacityShare),
+          policyOf: (of) => policies.of(of),
           division,
           replaceForeign,
-        };
-        const runner = new JobRunner(jobDeps, (job, result) => summary.done(job, result));
-        const pass = async (how: SweepOptions): Promise<boolean> => {
-          let changed = false;
-          summary.begin();
-          const send = async (job: Job, why: string): Promise<void> => {
-            if (!summary.isNew(job, why)) return;
-            if (dryRun) return noteExpiry(job, policyOf, summary);
-            try {
-              if (await runner.run(job)) changed = true;
-            } catch (error) {
-              if (!(error instanceof LogfoldError)) throw error;
-              summary.failed(job.log, error);
-            }
-          };
-          const { deps } = environment;
-          // The next pass finds that the feed must be divided.
-          const noteDivision = async (): Promise<void> => {
-            changed = true;
-          };
-          const dividing = feed && dividedFeed(feed, { send: noteDivision });
-          const swept =
-            dividing &&
-            new SweptFeed({
-              feed: dividing,
-              now: Date.now,
-              hasStream: false,
-              tables: environment.deps.tables,
-              types: environment.deps.types,
-              onAhead: (id, error) => summary.failed(id, error),
-            });
-          await sweep(
-            {
-              ...deps,
-              policyOf,
-              division,
-              replaceForeign,
-              send,
-              onFailure: (id, error) => summary.failed(id, error),
-              onProgress: summary.onLogs,
-              ...(swept && { onEnd: swept.onEnd }),
-            },
-            how,
-          );
-          if (swept !== undefined) {
-            try {
-              summary.fed((await swept.finish()).spans);
-            } catch (error) {
-              if (!(error instanceof LogfoldError)) throw error;
-              summary.failed(FEED_LOG, error);
-            }
-          }
-          for (const job of runner.takeCollections()) await send(job, 'a segment was archived or expired');
-          return changed;
-        };
-        const passes = async (how: SweepOptions): Promise<void> => {
-          let again = await pass(how);
-          for (let done = 1; again && how.rebuild !== true && done < MAX_PASSES; done++) again = await pass(how);
-        };
+          feed,
+          dryRun,
+          onDue: (job, why) => summary.due(job, why),
+          onResult: (job, result) => summary.done(job, result),
+          onFed: (spans) => summary.fed(spans),
+          onFailure: (id, error) => summary.failed(id, error),
+          onProgress: summary.onLogs,
+        });
         try {
           if (options.rate !== undefined) {
             const logRate = new RateLimiter({ perSecond: options.rate / 60 });
             for (const one of await logsByAge(environment.deps.tables, (error) => summary.failed(undefined, error))) {
               await logRate.take(1);
-              await passes({ log: one, since, gcCandidates: false });
+              await runner.run({ log: one, since, gcCandidates: false });
               summary.endOfLogs();
             }
           } else {
-            await passes({ log, since, rebuild });
-            if (options.collect) await pass({ log, collect: true });
+            await runner.run({ log, since, rebuild });
+            if (options.collect) await runner.run({ log, collect: true });
           }
         } finally {
           summary.end();
@@ -176,14 +113,6 @@ function optionalLog({ log, mapping }: Pick<Place, 'mapping'> & { readonly log?:
   }
 }
 
-/**
- * Notes the expiry that follows an archive: a dry run archives nothing, so no later pass finds it.
- */
-function noteExpiry(job: Job, policyOf: (log: LogId) => RetentionPolicy, summary: Summary): void {
-  if (job.kind !== 'archive' || policyOf(job.log).expire === 'never') return;
-  summary.isNew({ ...job, kind: 'expire' }, 'the retention policy expires the segment after its archive');
-}
-
 class Summary {
   readonly #output: Output;
   readonly #dryRun: boolean;
@@ -191,16 +120,16 @@ class Summary {
   #spans = 0;
   readonly #jobs: { readonly job: Job; readonly why: string; outcome?: string; text?: string | undefined }[] = [];
   readonly #failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
-  #seen = new Set<string>();
   #logs = 0;
   /** Logs of earlier sweeps of this command. */
   #before = 0;
-  #progress: ReturnType<Output['progress']> | undefined;
+  readonly #progress: ReturnType<Output['progress']>;
 
   constructor(output: Output, { dryRun, hasFeed }: { readonly dryRun: boolean; readonly hasFeed: boolean }) {
     this.#output = output;
     this.#dryRun = dryRun;
     this.#hasFeed = hasFeed;
+    this.#progress = output.progress('Logs');
   }
 
   /** Counts spans that the feed did not have. */
@@ -214,7 +143,7 @@ class Summary {
   };
 
   #show(): void {
-    this.#progress?.update(this.#logs, `${count(this.#jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`);
+    this.#progress.update(this.#logs, `${count(this.#jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`);
   }
 
   /** Ends the sweep of some logs. The next sweep checks other logs. */
@@ -222,24 +151,14 @@ class Summary {
     this.#before = this.#logs;
   }
 
-  begin(): void {
-    // A dry run does no job, so a job that is due again is the same job.
-    if (!this.#dryRun) this.#seen = new Set();
-    this.#progress ??= this.#output.progress('Logs');
-  }
-
   end(): void {
-    this.#progress?.stop();
+    this.#progress.stop();
   }
 
-  /** Notes a requested job. @returns false for a job of this pass, or in a dry run of any pass */
-  isNew(job: Job, why: string): boolean {
-    const text = describeJob(job);
-    if (this.#seen.has(text)) return false;
-    this.#seen.add(text);
+  /** Notes a due job. */
+  due(job: Job, why: string): void {
     if (this.#dryRun) this.#jobs.push({ job, why });
     this.#show();
-    return true;
   }
 
   done(job: Job, result: JobResult): void {

@@ -5,26 +5,13 @@ import type { Finder, SweptLog } from './finder.ts';
 
 /**
  * Finds the collection of a gc candidate. Leaves out a feed without a table: the feed was turned
- * off, and its objects are kept.
+ * off, and its objects are kept. The search throws LogNotFoundError if only the bucket has the log.
  */
-export class DueCollection implements Finder {
-  readonly #swept: SweptLog;
-  readonly #tables: TableReader;
-  readonly #candidate: GcCandidate;
-
-  constructor(swept: SweptLog, tables: TableReader, candidate: GcCandidate) {
-    this.#swept = swept;
-    this.#tables = tables;
-    this.#candidate = candidate;
-  }
-
-  /** @throws LogNotFoundError if the log is only in the bucket */
-  async find(): Promise<void> {
-    const { log, send } = this.#swept;
-    const { why, due } = this.#candidate;
-    const tables = this.#tables;
+export function dueCollection({ log, send }: SweptLog, tables: TableReader, { why, due }: GcCandidate): Finder {
+  const find = async (): Promise<void> => {
     if (log === FEED_LOG && (await tables.newestSegments(log, 1, { consistent: true })).length === 0) return;
     await requireInTables(tables, log);
     await send({ job: { kind: 'collect', log }, why, since: due / 1000 });
-  }
+  };
+  return { find };
 }

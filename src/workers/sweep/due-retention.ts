@@ -25,21 +25,12 @@ export interface DueRetentionDeps {
 /**
  * Finds the archive and expire jobs that are due for a log. The segments of the sweep may be stale:
  * if they show a job, it reads the log's segments again. A job is not due if another program wrote
- * Last Snapshot of its segment, or of the next segment, which covers it.
+ * Last Snapshot of its segment, or of the next segment, which covers it. The search throws
+ * SegmentGapError if a segment of the log is missing.
  */
-export class DueRetention implements Finder {
-  readonly #deps: DueRetentionDeps;
-  readonly #swept: SweptLog;
-
-  constructor(swept: SweptLog, deps: DueRetentionDeps) {
-    this.#swept = swept;
-    this.#deps = deps;
-  }
-
-  /** @throws SegmentGapError if a segment of the log is missing */
-  async find(): Promise<void> {
-    const { log, segments, send, passOver, fail } = this.#swept;
-    const { tables, policyOf, now, replaceForeign = false } = this.#deps;
+export function dueRetention({ log, segments, send, passOver, fail }: SweptLog, deps: DueRetentionDeps): Finder {
+  const { tables, policyOf, now, replaceForeign = false } = deps;
+  const find = async (): Promise<void> => {
     requireDense(log, segments);
     const policy = policyOf(log);
     const plan = (of: readonly Segment[]) =>
@@ -47,21 +38,27 @@ export class DueRetention implements Finder {
     if (plan(segments).length + expiringUnarchived(segments, policy).length === 0) return;
     const current = await querySegments(tables, log, { consistent: true });
     for (const job of plan(current)) {
-      const pointer = await this.#pointer(current, job);
+      const pointer = await pointerInTheWay(tables, current, job);
       const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
       if (pointer !== undefined) passOver(pointer);
       else await send({ job, why, since: dueSince(current, job, policy) / 1000 });
     }
     for (const segment of expiringUnarchived(current, policy)) fail(expiresUnarchived(segment));
-  }
+  };
+  return { find };
+}
 
-  async #pointer(segments: readonly Segment[], job: RetentionJob): Promise<ForeignPart | undefined> {
-    for (const segment of segments.filter((each) => each.segment === job.segment || each.segment === job.segment + 1)) {
-      const pointer = await guardPointer(this.#deps.tables, segment);
-      if (pointer !== undefined) return pointer;
-    }
-    return undefined;
+async function pointerInTheWay(
+  tables: TableReader,
+  segments: readonly Segment[],
+  job: RetentionJob,
+): Promise<ForeignPart | undefined> {
+  for (const segment of segments) {
+    if (segment.segment !== job.segment && segment.segment !== job.segment + 1) continue;
+    const pointer = await guardPointer(tables, segment);
+    if (pointer !== undefined) return pointer;
   }
+  return undefined;
 }
 
 function expiresUnarchived({ log, segment }: Segment): SegmentStateError {

@@ -55,35 +55,18 @@ const NO_WATCHERS: Watchers = { division: undefined, end: undefined };
  * malformed one does no harm.
  *
  * Passes over entries on which another program wrote, and over segments of which another program
- * wrote the archive or Last Snapshot.
+ * wrote the archive or Last Snapshot. The search throws ItemInvalidError if a Snapshot entry is
+ * malformed.
  */
-export class PendingSnapshots implements Finder {
-  readonly #deps: PendingSnapshotsDeps;
-  readonly #options: PendingSnapshotsOptions;
-  readonly #swept: SweptLog;
-  readonly #watchers: Watchers;
-
-  constructor(deps: PendingSnapshotsDeps, options: PendingSnapshotsOptions, swept: SweptLog, watchers: Watchers) {
-    this.#deps = deps;
-    this.#options = options;
-    this.#swept = swept;
-    this.#watchers = watchers;
-  }
-
-  /** @throws ItemInvalidError if a Snapshot entry is malformed */
-  async find(): Promise<void> {
-    const { segments } = this.#swept;
-    for (const [i, segment] of segments.entries()) {
-      const next = segments[i + 1];
-      for (const entry of await this.#pending(segment, next)) await this.#send(entry);
-    }
-  }
-
-  async #send({ log, position, created }: Entry): Promise<void> {
-    const { now, blobs } = this.#deps;
-    const { youngSeconds = 0 } = this.#options;
-    const { division } = this.#watchers;
-    const swept = this.#swept;
+export function pendingSnapshots(
+  swept: SweptLog,
+  { tables, blobs, types, now, replaceForeign = false }: PendingSnapshotsDeps,
+  { since, youngSeconds = 0 }: PendingSnapshotsOptions,
+  watchers: Watchers,
+): Finder {
+  const { passOver } = swept;
+  const send = async ({ log, position, created }: Entry): Promise<void> => {
+    const { division } = watchers;
     swept.isStopped ??= await hasStop(blobs, log);
     const youth = { now: now() / 1000, youngSeconds };
     await swept.send({
@@ -97,13 +80,9 @@ export class PendingSnapshots implements Finder {
         youth.now - created < STREAM_SECONDS &&
         division?.isAskedByStream !== false,
     });
-  }
-
-  async #pending(segment: Segment, next: Segment | undefined): Promise<readonly Entry[]> {
-    const { tables, types, replaceForeign = false } = this.#deps;
-    const { since } = this.#options;
-    const { division, end } = next === undefined ? this.#watchers : NO_WATCHERS;
-    const { passOver } = this.#swept;
+  };
+  const pendingIn = async (segment: Segment, next: Segment | undefined): Promise<readonly Entry[]> => {
+    const { division, end } = next === undefined ? watchers : NO_WATCHERS;
     const { log, lastSnapshot, schedule } = segment;
     const shown = shownParts(segment);
     for (const part of shown) passOver(part);
@@ -142,5 +121,11 @@ export class PendingSnapshots implements Finder {
     if (pointer === undefined) return pending;
     passOver(pointer);
     return replaceForeign ? pending : [];
-  }
+  };
+  const find = async (): Promise<void> => {
+    for (const [i, segment] of swept.segments.entries()) {
+      for (const entry of await pendingIn(segment, swept.segments[i + 1])) await send(entry);
+    }
+  };
+  return { find };
 }

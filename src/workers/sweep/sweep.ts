@@ -8,12 +8,12 @@ import type { Segment } from '../../log/segment.ts';
 import { findGcCandidates, type GcCandidatesDeps, notInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
 import { countMetric, type Metric, type Report, secondsMetric } from '../jobs/report.ts';
-import { DueCollection } from './due-collection.ts';
+import { dueCollection } from './due-collection.ts';
 import { DueDivision } from './due-division.ts';
-import { DueRetention, type DueRetentionDeps } from './due-retention.ts';
+import { type DueRetentionDeps, dueRetention } from './due-retention.ts';
 import { FeedEnd, type FoundEnd } from './feed-ends.ts';
 import type { DueJob, Finder, SweptLog } from './finder.ts';
-import { PendingSnapshots, type PendingSnapshotsDeps, type PendingSnapshotsOptions } from './pending-snapshots.ts';
+import { type PendingSnapshotsDeps, type PendingSnapshotsOptions, pendingSnapshots } from './pending-snapshots.ts';
 import type { SweepRest } from './sweep-note.ts';
 
 /**
@@ -281,7 +281,7 @@ class SweepRun {
     const { logs, unknown } = await findGcCandidates(this.#deps, this.#options.log);
     for (const name of unknown) this.#fail(undefined, notInTables(name));
     for (const [log, candidate] of logs) {
-      const finder = new DueCollection(this.#sweptLog(log, []), this.#deps.tables, candidate);
+      const finder = dueCollection(this.#sweptLog(log, []), this.#deps.tables, candidate);
       await this.#guard(log, () => finder.find());
       if (this.#isOver()) return;
     }
@@ -302,8 +302,8 @@ class SweepRun {
     const division = DueDivision.of(swept, { ...this.#deps, ...youth });
     const hasEnd = onEnd !== undefined && swept.log !== FEED_LOG;
     const end = hasEnd ? new FeedEnd(swept, { ...this.#deps, ...youth, onEnd }) : undefined;
-    const snapshots = new PendingSnapshots(this.#deps, this.#options, swept, { division, end });
-    return [snapshots, ...(end ? [end] : []), ...(division ? [division] : []), new DueRetention(swept, this.#deps)];
+    const snapshots = pendingSnapshots(swept, this.#deps, this.#options, { division, end });
+    return [snapshots, ...(end ? [end] : []), ...(division ? [division] : []), dueRetention(swept, this.#deps)];
   }
 
   #sweptLog(log: LogId, segments: readonly Segment[]): SweptLog {
