@@ -3,7 +3,7 @@ import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNot
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
-import type { Item, StoredItem } from '../../log/attribute.ts';
+import type { StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
 import { carriedRef, type Entry, type EntryHead, hasId, type RootRef, sameRoot } from '../../log/entry.ts';
 import { entryDecoder } from '../../log/entry-json.ts';
@@ -26,20 +26,15 @@ import { checkWriteSize } from '../../log/item-size.ts';
 import type {
   AttributeUpdate,
   Consistency,
-  ExpiringSegment,
-  ItemPlace,
   LogStore,
-  NewArchive,
   NewItems,
   RangeOptions,
-  ReplacementArchive,
   ScanPart,
-  SegmentPlace,
   SegmentRange,
   UnreadEntries,
 } from '../../log/log-store.ts';
 import { endAfter } from '../../log/newest.ts';
-import type { Expiry, LastSnapshot, Segment } from '../../log/segment.ts';
+import type { LastSnapshot, Segment } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import { attributeChange } from './attribute-change.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
@@ -68,18 +63,11 @@ export interface DynamoDbLogStoreOptions {
  * Every method throws ResourceMissingError if a table does not exist, and CredentialsError if there
  * are no credentials or AWS refuses them.
  */
-export class DynamoDbLogStore implements LogStore {
+export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
   readonly reads = 'tables';
-  readonly #requests: DynamoDbRequests;
-  readonly #life: DynamoDbSegmentLife;
-  readonly #entryTable: string;
-  readonly #segmentTable: string;
 
   constructor(options: DynamoDbLogStoreOptions) {
-    this.#requests = new DynamoDbRequests(options);
-    this.#life = new DynamoDbSegmentLife(this.#requests, options);
-    this.#entryTable = options.entryTable;
-    this.#segmentTable = options.segmentTable;
+    super(new DynamoDbRequests(options), options);
   }
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
@@ -88,23 +76,23 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
-    const items = await this.#requests.newest(this.#segmentTable, segmentKey(log, 0), { limit, consistent });
+    const items = await this.requests.newest(this.segmentTable, segmentKey(log, 0), { limit, consistent });
     return items.map(decodeSegment);
   }
 
   async getSegment(log: LogId, segment: number, { consistent }: Consistency): Promise<Segment | undefined> {
-    const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), consistent);
+    const item = await this.requests.get(this.segmentTable, segmentKey(log, segment), consistent);
     return item && decodeSegment(item);
   }
 
   async *segments(log: LogId, { consistent }: Consistency = { consistent: false }): AsyncGenerator<Segment> {
     const input = {
-      TableName: this.#segmentTable,
+      TableName: this.segmentTable,
       KeyConditionExpression: 'S = :s',
       ExpressionAttributeValues: { ':s': segmentKey(log, 0).S },
       ConsistentRead: consistent,
     };
-    const pages = this.#requests.queryPages(input, storedItems);
+    const pages = this.requests.queryPages(input, storedItems);
     for await (const { items } of pages) yield* items.map(decodeSegment);
   }
 
@@ -113,28 +101,28 @@ export class DynamoDbLogStore implements LogStore {
     onInvalid?: (error: ItemInvalidError) => void,
   ): AsyncGenerator<Segment> {
     const { index: Segment, of: TotalSegments, after } = part;
-    const isShared = this.#segmentTable === this.#entryTable;
+    const isShared = this.segmentTable === this.entryTable;
     const input = {
-      TableName: this.#segmentTable,
+      TableName: this.segmentTable,
       Segment,
       TotalSegments,
       ExclusiveStartKey: after && segmentKey(after.log, after.segment),
       // Entries have a type, segments have none.
       FilterExpression: isShared ? 'attribute_not_exists(T)' : undefined,
     };
-    for await (const { items } of this.#requests.scanPages(input, storedItems))
+    for await (const { items } of this.requests.scanPages(input, storedItems))
       yield* decodeSegments(items, onInvalid, isShared);
   }
 
   async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {
     const key = entryKey(log, { segment, entry: 0 });
     const only = { limit: 1, consistent, attributes: HEAD_ATTRIBUTES };
-    const [item] = await this.#requests.newest(this.#entryTable, key, only);
+    const [item] = await this.requests.newest(this.entryTable, key, only);
     return item && decodeEntryHead(item);
   }
 
   async getEntry(log: LogId, position: Position, { consistent }: Consistency): Promise<Entry | undefined> {
-    const item = await this.#requests.get(this.#entryTable, entryKey(log, position), consistent);
+    const item = await this.requests.get(this.entryTable, entryKey(log, position), consistent);
     return item && decodeEntry(item);
   }
 
@@ -167,9 +155,9 @@ export class DynamoDbLogStore implements LogStore {
   async putAhead({ entries, segment }: NewItems, unread: UnreadEntries): Promise<void> {
     const puts = entries.map((entry) => this.#newEntry(entry));
     checkWriteSize(puts.map(({ item }) => item));
-    const creation = await this.#requests.create(
+    const creation = await this.requests.create(
       segment === undefined ? puts : [...puts, this.#newSegment(segment)],
-      unreadEntries(this.#entryTable, unread),
+      unreadEntries(this.entryTable, unread),
     );
     if (creation.written || hasOwn(creation, entries)) return;
     const [{ position } = unread.after] = entries;
@@ -180,13 +168,13 @@ export class DynamoDbLogStore implements LogStore {
 
   async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {
     const key = entryKey(log, position);
-    const change = { TableName: this.#entryTable, Key: key, ...attributeChange(update) };
+    const change = { TableName: this.entryTable, Key: key, ...attributeChange(update) };
     const open = {
-      TableName: this.#segmentTable,
+      TableName: this.segmentTable,
       Key: segmentKey(log, position.segment + 1),
       ConditionExpression: 'attribute_not_exists(S)',
     };
-    const failed = await this.#requests.transactOrFail([{ Update: change }, { ConditionCheck: open }]);
+    const failed = await this.requests.transactOrFail([{ Update: change }, { ConditionCheck: open }]);
     if (failed.length === 0) return undefined;
     if (failed.some(({ write }) => write === 1)) throw segmentClosed(log, position);
     const [{ item } = {}] = failed;
@@ -197,8 +185,8 @@ export class DynamoDbLogStore implements LogStore {
   async completeSnapshot(log: LogId, position: Position, root: RootRef, id?: Uint8Array): Promise<RootRef | undefined> {
     const { name, value } = rootAttribute(root);
     const isEntry = id === undefined ? '' : ' AND I = :id';
-    const written = await this.#requests.update({
-      TableName: this.#entryTable,
+    const written = await this.requests.update({
+      TableName: this.entryTable,
       Key: entryKey(log, position),
       UpdateExpression: `SET ${name} = :root`,
       ConditionExpression: `attribute_exists(S) AND attribute_not_exists(E) AND (attribute_not_exists(B) OR attribute_type(B, :null))${isEntry}`,
@@ -216,13 +204,13 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
-    const replace = { TableName: this.#entryTable, Key: entryKey(log, position), ...rootChange(from, to) };
+    const replace = { TableName: this.entryTable, Key: entryKey(log, position), ...rootChange(from, to) };
     const notArchived = {
-      TableName: this.#segmentTable,
+      TableName: this.segmentTable,
       Key: segmentKey(log, position.segment),
       ConditionExpression: 'attribute_exists(S) AND attribute_not_exists(A)',
     };
-    if (await this.#requests.transact([{ Update: replace }, { ConditionCheck: notArchived }])) return true;
+    if (await this.requests.transact([{ Update: replace }, { ConditionCheck: notArchived }])) return true;
     const entry = await this.getEntry(log, position, { consistent: true });
     if (entry === undefined) {
       const where = { log, segment: position.segment, entry: position.entry };
@@ -237,8 +225,8 @@ export class DynamoDbLogStore implements LogStore {
     const { segment } = to.position;
     const same = sameAttributes(from === undefined ? {} : lastSnapshotAttributes(from), ['L']);
     const change = changeAttributes(lastSnapshotAttributes(to), ['L']);
-    const written = await this.#requests.update({
-      TableName: this.#segmentTable,
+    const written = await this.requests.update({
+      TableName: this.segmentTable,
       Key: segmentKey(log, segment),
       UpdateExpression: change.expression,
       ConditionExpression: `attribute_exists(S) AND ${same.condition} AND attribute_not_exists(A)`,
@@ -247,46 +235,6 @@ export class DynamoDbLogStore implements LogStore {
     if (written) return true;
     if ((await this.getSegment(log, segment, { consistent: true })) !== undefined) return false;
     throw new SegmentNotFoundError('the segment does not exist', { log, segment });
-  }
-
-  removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
-    return this.#life.removeAttributes(place, attributes);
-  }
-
-  setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
-    return this.#life.setArchive(segment, archive);
-  }
-
-  replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
-    return this.#life.replaceArchive(segment, archive);
-  }
-
-  setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
-    return this.#life.setExpiration(segment, to);
-  }
-
-  setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
-    return this.#life.setEntryExpiry(log, position, expires);
-  }
-
-  deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
-    return this.#life.deleteEntries(log, segment, entries);
-  }
-
-  expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
-    return this.#life.expireEntries(segment, entries, how);
-  }
-
-  unexpireEntries(segment: SegmentPlace, entries: readonly number[]): Promise<boolean> {
-    return this.#life.unexpireEntries(segment, entries);
-  }
-
-  putItems(items: readonly Item[]): Promise<void> {
-    return this.#life.putItems(items);
-  }
-
-  putSegment(segment: Segment): Promise<boolean> {
-    return this.#life.putSegment(segment);
   }
 
   isRetryable(error: unknown): boolean {
@@ -304,12 +252,12 @@ export class DynamoDbLogStore implements LogStore {
     const first = entryKey(log, { segment, entry: from });
     const last = entryKey(log, { segment, entry: to - 1 });
     const input = {
-      TableName: this.#entryTable,
+      TableName: this.entryTable,
       KeyConditionExpression: 'S = :s AND N BETWEEN :first AND :last',
       ExpressionAttributeValues: { ':s': first.S, ':first': first.N, ':last': last.N },
       ConsistentRead: consistent,
     };
-    for await (const { items, bytes, attempts } of this.#requests.queryPages(input, decoder)) {
+    for await (const { items, bytes, attempts } of this.requests.queryPages(input, decoder)) {
       if (bytes !== undefined) onPage?.({ items: items.length, bytes, attempts });
       if (items.length > 0) yield items;
     }
@@ -323,16 +271,16 @@ export class DynamoDbLogStore implements LogStore {
    * @returns whether this request created the items, in this or an earlier attempt
    */
   async #create(items: readonly NewItem[], entries: readonly Entry[]): Promise<boolean> {
-    const creation = await this.#requests.create(items);
+    const creation = await this.requests.create(items);
     return creation.written || hasOwn(creation, entries);
   }
 
   #newEntry(entry: Entry): NewItem {
-    return { table: this.#entryTable, item: encodeEntry(entry) };
+    return { table: this.entryTable, item: encodeEntry(entry) };
   }
 
   #newSegment(segment: Segment): NewItem {
-    return { table: this.#segmentTable, item: encodeSegment(segment) };
+    return { table: this.segmentTable, item: encodeSegment(segment) };
   }
 }
 

@@ -9,12 +9,12 @@ import { checkBatchItems } from '../../log/item-size.ts';
 import type {
   ExpiringSegment,
   ItemPlace,
-  LogStore,
   NewArchive,
   ReplacementArchive,
+  SegmentLifecycle,
   SegmentPlace,
 } from '../../log/log-store.ts';
-import { type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
+import { type ArchiveRef, type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import { type ChangingSegment, changeTogether, type ItemChange } from './changes-together.ts';
 import type { DynamoDbRequests } from './requests.ts';
@@ -25,27 +25,26 @@ const CHANGING = ['L', 'A', 'H', 'G', 'D'];
 /** A change to several entries: delete them, or add or remove their expiry. */
 type Change = 'delete' | 'ttl' | 'keep';
 
-/** Archives, expires and restores closed segments in DynamoDB. */
-export class DynamoDbSegmentLife {
-  readonly #requests: DynamoDbRequests;
-  readonly #entryTable: string;
-  readonly #segmentTable: string;
+/** Archives, expires and restores closed segments in DynamoDB. {@link DynamoDbLogStore} extends it. */
+export class DynamoDbSegmentLife implements SegmentLifecycle {
+  protected readonly requests: DynamoDbRequests;
+  protected readonly entryTable: string;
+  protected readonly segmentTable: string;
 
   constructor(
     requests: DynamoDbRequests,
     { entryTable, segmentTable }: { readonly entryTable: string; readonly segmentTable: string },
   ) {
-    this.#requests = requests;
-    this.#entryTable = entryTable;
-    this.#segmentTable = segmentTable;
+    this.requests = requests;
+    this.entryTable = entryTable;
+    this.segmentTable = segmentTable;
   }
 
-  /** Like {@link LogStore.removeAttributes}. */
   removeAttributes({ log, segment, entry }: ItemPlace, attributes: Item): Promise<boolean> {
     const names = Object.keys(attributes);
     const same = sameAttributes(attributes, names);
-    return this.#requests.update({
-      TableName: entry === undefined ? this.#segmentTable : this.#entryTable,
+    return this.requests.update({
+      TableName: entry === undefined ? this.segmentTable : this.entryTable,
       Key: entry === undefined ? segmentKey(log, segment) : entryKey(log, { segment, entry }),
       UpdateExpression: changeAttributes({}, names).expression,
       ConditionExpression: same.condition,
@@ -53,74 +52,68 @@ export class DynamoDbSegmentLife {
     });
   }
 
-  /** Like {@link LogStore.setArchive}. */
-  async setArchive(segment: Segment, { key, hash, root }: NewArchive): Promise<boolean> {
-    const { log, segment: number, lastSnapshot } = segment;
-    const same = sameAttributes(encodeSegment(segment), ['L']);
-    const writes: TransactWriteItem[] = [
-      {
-        Update: {
-          TableName: this.#segmentTable,
-          Key: segmentKey(log, number),
-          UpdateExpression: 'SET A = :a, H = :h',
-          ConditionExpression: `attribute_exists(S) AND attribute_not_exists(A) AND ${same.condition}`,
-          ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
-        },
-      },
-    ];
+  async setArchive(segment: Segment, { root, ...archive }: NewArchive): Promise<boolean> {
+    const { log, lastSnapshot } = segment;
+    const writes: TransactWriteItem[] = [];
     if (lastSnapshot !== undefined && root !== undefined) {
       const { name, value } = rootAttribute(root);
       writes.push({
         ConditionCheck: {
-          TableName: this.#entryTable,
+          TableName: this.entryTable,
           Key: entryKey(log, lastSnapshot.position),
           ConditionExpression: `${name} = :root`,
           ExpressionAttributeValues: { ':root': value },
         },
       });
     }
-    if (await this.#requests.transact(writes)) return true;
-    const stored = await this.#stored(segment);
-    return stored?.archive !== undefined && sameArchive(stored.archive, { key, hash });
+    return this.#nameArchive({ ...segment, archive: undefined }, archive, writes);
   }
 
-  /** Like {@link LogStore.replaceArchive}. */
-  async replaceArchive(segment: Segment, { key, hash, root }: ReplacementArchive): Promise<boolean> {
-    const { log, segment: number, lastSnapshot } = segment;
+  async replaceArchive(segment: Segment, { root, ...archive }: ReplacementArchive): Promise<boolean> {
+    const { log, lastSnapshot } = segment;
     if (segment.archive === undefined) return false;
-    const same = sameAttributes(encodeSegment(segment), ['L', 'A', 'H']);
-    const writes: TransactWriteItem[] = [
-      {
-        Update: {
-          TableName: this.#segmentTable,
-          Key: segmentKey(log, number),
-          UpdateExpression: 'SET A = :a, H = :h',
-          ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
-          ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
-        },
-      },
-    ];
+    const writes: TransactWriteItem[] = [];
     if (lastSnapshot !== undefined && root !== undefined) {
       const entry = entryKey(log, lastSnapshot.position);
       // A concurrent restore may put the entry back with the old root. The next rebuild replaces
       // that root too.
-      if ((await this.#requests.get(this.#entryTable, entry, true)) !== undefined) {
-        writes.push({ Update: { TableName: this.#entryTable, Key: entry, ...rootChange(root.from, root.to) } });
+      if ((await this.requests.get(this.entryTable, entry, true)) !== undefined) {
+        writes.push({ Update: { TableName: this.entryTable, Key: entry, ...rootChange(root.from, root.to) } });
       }
     }
-    if (await this.#requests.transact(writes)) return true;
+    return this.#nameArchive(segment, archive, writes);
+  }
+
+  /**
+   * Names an archive on a segment whose Last Snapshot and archive are as given.
+   * @param others writes of the same transaction
+   */
+  async #nameArchive(
+    segment: Segment,
+    { key, hash }: ArchiveRef,
+    others: readonly TransactWriteItem[],
+  ): Promise<boolean> {
+    const hasNone = segment.archive === undefined;
+    const same = sameAttributes(encodeSegment(segment), hasNone ? ['L'] : ['L', 'A', 'H']);
+    const update = {
+      TableName: this.segmentTable,
+      Key: segmentKey(segment.log, segment.segment),
+      UpdateExpression: 'SET A = :a, H = :h',
+      ConditionExpression: `attribute_exists(S) AND ${hasNone ? 'attribute_not_exists(A) AND ' : ''}${same.condition}`,
+      ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
+    };
+    if (await this.requests.transact([{ Update: update }, ...others])) return true;
     const stored = await this.#stored(segment);
     return stored?.archive !== undefined && sameArchive(stored.archive, { key, hash });
   }
 
-  /** Like {@link LogStore.setExpiration}. */
   async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const same = sameAttributes(encodeSegment(segment), CHANGING);
     const wanted = encodeSegment({ ...segment, expiry: to });
     const change = changeAttributes(wanted, ['G', 'D']);
     const update = () =>
-      this.#requests.update({
-        TableName: this.#segmentTable,
+      this.requests.update({
+        TableName: this.segmentTable,
         Key: segmentKey(segment.log, segment.segment),
         UpdateExpression: change.expression,
         ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
@@ -128,16 +121,15 @@ export class DynamoDbSegmentLife {
       });
     const failure = `Writing the expiry of segment ${segment.segment} failed`;
     // The write may conflict with the transactions that expire entries.
-    if (await this.#requests.retry({ failure, retryable: isRetryable }, update)) return true;
+    if (await this.requests.retry({ failure, retryable: isRetryable }, update)) return true;
     const stored = await this.#stored(segment);
     return stored !== undefined && isDeepStrictEqual(encodeSegment(stored), wanted);
   }
 
-  /** Like {@link LogStore.setEntryExpiry}. */
   async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
     const change = changeAttributes(expires === undefined ? {} : { X: { N: String(expires) } }, ['X']);
-    return this.#requests.update({
-      TableName: this.#entryTable,
+    return this.requests.update({
+      TableName: this.entryTable,
       Key: entryKey(log, position),
       UpdateExpression: change.expression,
       ConditionExpression: 'attribute_exists(S)',
@@ -145,23 +137,20 @@ export class DynamoDbSegmentLife {
     });
   }
 
-  /** Like {@link LogStore.deleteEntries}. */
   async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
     checkBatchItems(entries.length);
     // DynamoDB refuses a batch that names an item twice.
     const keys = [...new Set(entries)].map((entry) => entryKey(log, { segment, entry }));
-    await this.#requests.batchWrite(
-      this.#entryTable,
+    await this.requests.batchWrite(
+      this.entryTable,
       keys.map((Key) => ({ DeleteRequest: { Key } })),
     );
   }
 
-  /** Like {@link LogStore.expireEntries}. */
   expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     return this.#changeTogether(leaving, entries, how);
   }
 
-  /** Like {@link LogStore.unexpireEntries}. */
   unexpireEntries(place: SegmentPlace, entries: readonly number[]): Promise<boolean> {
     return this.#changeTogether({ ...place, expiry: { state: 'on hold' } }, entries, 'keep');
   }
@@ -170,11 +159,11 @@ export class DynamoDbSegmentLife {
   async #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
     const changes = [...new Set(entries)].map((entry) => this.#change(place, entry, how));
-    return changeTogether(this.#requests, { segmentTable: this.#segmentTable, segment: place }, changes);
+    return changeTogether(this.requests, { segmentTable: this.segmentTable, segment: place }, changes);
   }
 
   #change({ log, segment, expiry }: ChangingSegment, entry: number, how: Change): ItemChange {
-    const place = { table: this.#entryTable, key: entryKey(log, { segment, entry }) };
+    const place = { table: this.entryTable, key: entryKey(log, { segment, entry }) };
     const item = { TableName: place.table, Key: place.key };
     if (how === 'delete') return { ...place, write: { Delete: item } };
     const { expression, values } = changeAttributes(expiry.state === 'on hold' ? {} : { X: { N: String(expiry.at) } }, [
@@ -189,22 +178,20 @@ export class DynamoDbSegmentLife {
     return { ...place, write: { Update: update } };
   }
 
-  /** Like {@link LogStore.putItems}. */
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);
-    await this.#requests.batchWrite(
-      this.#entryTable,
+    await this.requests.batchWrite(
+      this.entryTable,
       items.map((item) => ({ PutRequest: { Item: item } })),
     );
   }
 
-  /** Like {@link LogStore.putSegment}. */
   async putSegment(segment: Segment): Promise<boolean> {
-    return (await this.#requests.create([{ table: this.#segmentTable, item: encodeSegment(segment) }])).written;
+    return (await this.requests.create([{ table: this.segmentTable, item: encodeSegment(segment) }])).written;
   }
 
   async #stored({ log, segment }: Pick<Segment, 'log' | 'segment'>): Promise<Segment | undefined> {
-    const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), true);
+    const item = await this.requests.get(this.segmentTable, segmentKey(log, segment), true);
     return item && decodeSegment(item);
   }
 }
