@@ -4,7 +4,7 @@ import type { NewEntry } from '../../src/log/client.ts';
 import { newEntryId } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
-import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { Random } from '../random.ts';
 import type { UsageModel } from './model.ts';
 

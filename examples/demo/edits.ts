@@ -1,5 +1,5 @@
 import type { Value } from '../../src/codec/value.ts';
-import type { CellEdit, SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { CellEdit, SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import type { Choices } from './actors.ts';
 import type { PlainRow, PlainSheet } from './plain-sheet.ts';
 import { COLUMNS } from './zip-codes.ts';

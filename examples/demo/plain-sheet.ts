@@ -1,5 +1,5 @@
 import type { Value } from '../../src/codec/value.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import type { Sheet } from '../../src/state/spreadsheet/sheet.ts';
 
 /** A row of a plain sheet. A row that moves stays the same object. */

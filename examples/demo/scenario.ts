@@ -3,10 +3,9 @@ import type { Output, Progress } from '../../src/cli/output.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
-import type { Actors } from './actors.ts';
-import { Choices } from './actors.ts';
+import { type Actors, Choices } from './actors.ts';
 import { rootAt, totalSnapshots } from './audit.ts';
 import {
   type Area,

@@ -1,8 +1,7 @@
 import type { ChunkId } from '../../src/codec/chunk.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { cellKey } from '../../src/state/spreadsheet/cell-key.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { type SheetEdit, sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import type { Sheet } from '../../src/state/spreadsheet/sheet.ts';
 import type { State } from '../../src/state/state.ts';
 import { isLeaf, type Node } from '../../src/tree/node.ts';

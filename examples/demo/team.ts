@@ -4,7 +4,7 @@ import type { Environment } from '../../src/cli/environment.ts';
 import type { Progress } from '../../src/cli/output.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { PlainSheet } from './plain-sheet.ts';
 
 /** Entries between two Snapshot entries. */

@@ -8,8 +8,7 @@ import type { EntryMetadata, ReservedTypes } from '../log/entry.ts';
 import { storableMetadata } from '../log/metadata.ts';
 import { checkMutations } from '../log/mutation.ts';
 import { checkNewEntries } from '../log/new-entry.ts';
-import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';
-import { foldsSheets } from '../state/spreadsheet/reducer.ts';
+import { foldsSheets, parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/reducer.ts';
 import { type Json, valueFromJson } from './json-value.ts';
 
 const time = z.int().min(0).optional();

@@ -15,7 +15,7 @@ export {
   COLLECTIONS_ENTRY_VERSIONS,
   type CollectionsEdit,
   type CollectionsEntryType,
+  collections,
   type ItemPlace,
-} from '../state/collections/edit.ts';
-export { mergePatch } from '../state/collections/merge-patch.ts';
-export { collections } from '../state/collections/reducer.ts';
+  mergePatch,
+} from '../state/collections/reducer.ts';

@@ -1,12 +1,14 @@
 /** The package `logfold/spreadsheet`: the reducer for spreadsheets. Runs in a browser too. */
+
+export { importBody, type SheetImport } from '../state/spreadsheet/import.ts';
 export {
   type CellEdit,
   SHEET_ENTRY_VERSIONS,
   type SheetEdit,
   type SheetEntryType,
   sheetBody,
-} from '../state/spreadsheet/edit.ts';
-export { importBody, type SheetImport } from '../state/spreadsheet/import.ts';
-export { sheetOf, spreadsheet } from '../state/spreadsheet/reducer.ts';
+  sheetOf,
+  spreadsheet,
+} from '../state/spreadsheet/reducer.ts';
 export type { Cell, Sheet, Span } from '../state/spreadsheet/sheet.ts';
 export { cellText, sheetRows } from '../state/spreadsheet/sheet.ts';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { type CollectionsEdit, parseCollectionsEdit } from '../../src/state/collections/edit.ts';
-import { collections } from '../../src/state/collections/reducer.ts';
+import { type CollectionsEdit, collections, parseCollectionsEdit } from '../../src/state/collections/reducer.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { flushState, saveState, stateHash } from '../../src/state/state.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';

@@ -4,7 +4,7 @@ import { unpackChunk } from '../../src/codec/chunk.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { decodeRoot, type EncodedRoot, encodeRoot } from '../../src/snapshot/root.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { hashFlushedState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { walkChunks } from '../../src/tree/walk.ts';

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import { ensureTables } from '../../src/local/tables.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { type Answer, end, runCli, runShell, startCli } from '../support/cli.ts';
 import { CliPlace, engineProcesses, expectNoTrace, refusalOf } from '../support/cli-place.ts';
 import { Random } from '../support/models/random.ts';

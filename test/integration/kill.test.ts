@@ -6,7 +6,7 @@ import type { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { chunkPrefix, collectedKey, condemnedKey } from '../../src/store/keys.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, itemTexts } from '../support/cli-place.ts';

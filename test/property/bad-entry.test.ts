@@ -6,7 +6,7 @@ import { comparePositions, type Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { entryKey } from '../../src/log/item-codec.ts';
 import { loadState } from '../../src/snapshot/load.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
 import { FAULTY, foldPlainly, readRows } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';

@@ -10,7 +10,7 @@ import {
   collectionsOf,
   type ItemChange,
 } from '../../src/state/collections/collections.ts';
-import type { CollectionsEdit } from '../../src/state/collections/edit.ts';
+import type { CollectionsEdit } from '../../src/state/collections/reducer.ts';
 import { collections } from '../../src/state/collections/reducer.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { FrozenState } from '../../src/state/frozen-state.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Position } from '../../src/ids/position.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { isStateFlushed } from '../../src/state/state.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';

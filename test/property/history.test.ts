@@ -3,11 +3,13 @@ import { describe, expect, test } from 'vitest';
 import type { HistoryPlace, Revision } from '../../src/client/history.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { comparePositions, type Position, START } from '../../src/ids/position.ts';
-import { type CollectionsEntryType, parseCollectionsEdit } from '../../src/state/collections/edit.ts';
-import { mergePatch } from '../../src/state/collections/merge-patch.ts';
-import { collections } from '../../src/state/collections/reducer.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
-import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import {
+  type CollectionsEntryType,
+  collections,
+  mergePatch,
+  parseCollectionsEdit,
+} from '../../src/state/collections/reducer.ts';
+import { type SheetEdit, sheetBody, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import {
   bothWays,
   type HistoryLog,

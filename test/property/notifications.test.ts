@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
 import type { DocumentState } from '../../src/client/document-state.ts';
 import type { NewEntry } from '../../src/log/client.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { LiveLog } from '../support/live-logs.ts';
 import { Random } from '../support/models/random.ts';
 import { propertyRuns } from '../support/property-runs.ts';

@@ -25,7 +25,7 @@ import { ensureTables } from '../../src/local/tables.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { entryKey } from '../../src/log/item-codec.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { type Answer, end, runCli, runJson, startCli } from './cli.ts';
 import { unarchived } from './logs.ts';
 import { clientConfig } from './stores/shared-engine.ts';

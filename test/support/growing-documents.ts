@@ -1,7 +1,7 @@
 /** Work of documents whose steps `test/unit/growth.test.ts` compares at two sizes. */
 
 import type { NewEntry } from '../../src/log/client.ts';
-import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { LiveLog } from './live-logs.ts';
 import { set } from './sheet-log.ts';
 import type { GrowingWork } from './steps.ts';

@@ -8,7 +8,7 @@ import type { Segment } from '../../src/log/segment.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { type ArchiveResult, archiveSegment } from '../../src/workers/retention/archive-segment.ts';

@@ -2,8 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { type Collections, collectionsOf } from '../../src/state/collections/collections.ts';
-import type { CollectionsEntryType } from '../../src/state/collections/edit.ts';
-import { collections } from '../../src/state/collections/reducer.ts';
+import { type CollectionsEntryType, collections } from '../../src/state/collections/reducer.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 

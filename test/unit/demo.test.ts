@@ -8,8 +8,7 @@ import { type Between, describeSharing } from '../../examples/demo/report.ts';
 import { compareChunks, type Moment, TouchedCells } from '../../examples/demo/sharing.ts';
 import { SNAPSHOT_EVERY } from '../../examples/demo/team.ts';
 import { Draft } from '../../src/state/draft.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { type SheetEdit, sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { savedSheet } from '../support/models/saved-sheet.ts';
 

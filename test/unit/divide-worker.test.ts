@@ -9,7 +9,7 @@ import { type DivisionSettings, divisionOf } from '../../src/log/division-policy
 import type { Entry } from '../../src/log/entry.ts';
 import type { LogStore, RangeOptions, SegmentRange } from '../../src/log/log-store.ts';
 import { readStop, writeStop } from '../../src/snapshot/stop.ts';
-import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { type DivideResult, divideLog } from '../../src/workers/divide/divide-log.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks } from '../support/chunks.ts';

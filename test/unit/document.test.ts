@@ -11,7 +11,7 @@ import {
   UsageError,
 } from '../../src/errors.ts';
 import type { AddedEntries, NewEntry } from '../../src/log/client.ts';
-import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { sheetBody } from '../../src/state/spreadsheet/reducer.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { set } from '../support/sheet-log.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
-import { mergePatch } from '../../src/state/collections/merge-patch.ts';
+import { mergePatch } from '../../src/state/collections/reducer.ts';
 
 describe('a merge patch', () => {
   // Appendix A of RFC 7396.

@@ -13,7 +13,7 @@ import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retent
 import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { archiveKey, bodyKey, chunkKey, condemnedKey, logPrefix, parseKey } from '../../src/store/keys.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';

@@ -25,7 +25,7 @@ const CHANGING = ['L', 'A', 'H', 'G', 'D'];
 /** A change to several entries: delete them, or add or remove their expiry. */
 type Change = 'delete' | 'ttl' | 'keep';
 
-/** Archives, expires and restores closed segments in DynamoDB. {@link DynamoDbLogStore} extends it. */
+/** Archives, expires and restores closed segments in DynamoDB. */
 export class DynamoDbSegmentLife implements SegmentLifecycle {
   protected readonly requests: DynamoDbRequests;
   protected readonly entryTable: string;

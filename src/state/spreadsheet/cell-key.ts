@@ -1,3 +1,4 @@
+import { SheetLimitError } from '../../errors.ts';
 import type { RangeDelete } from '../../tree/range-delete.ts';
 
 /** Rows of a sheet. Ids and positions go from 0 up to but not including this. */
@@ -52,4 +53,13 @@ export function keyColumn(key: number): number {
 export function rowCells(row: number, count: number): RangeDelete {
   const every = { period: stripeStart(1), from: rowStart(0, row), to: rowStart(0, row + count) };
   return { from: 0, to: stripeStart(STRIPES), every };
+}
+
+/** Advice for an edit outside the sheet. */
+export const LIMITS_ADVICE = `Stay within rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
+
+/** @throws SheetLimitError if a position from 0 on is outside the sheet */
+export function checkCellPlace(row: number, column: number): void {
+  if (row < MAX_ROWS && column < MAX_COLUMNS) return;
+  throw new SheetLimitError(`the cell at row ${row}, column ${column} is outside the sheet`, { advice: LIMITS_ADVICE });
 }

@@ -4,7 +4,7 @@ import { BodyInvalidError } from '../../errors.ts';
 import type { RulesNumber } from '../../workbook/typed-text.ts';
 import type { WorkbookOptions, WorkbookReading } from '../../workbook/workbook.ts';
 import type { FoldEntry } from '../reducer.ts';
-import { checkCellPlace } from './edit.ts';
+import { checkCellPlace } from './cell-key.ts';
 import type { Sheet } from './sheet.ts';
 
 /**

@@ -1,9 +1,82 @@
+import type { Value } from '../../codec/value.ts';
+import { SheetLimitError } from '../../errors.ts';
 import { at } from '../../tree/array.ts';
 import { plainName } from '../history/with-history.ts';
-import { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
-import { type CellEdit, parseSheetEdit, SHEET_ENTRY_VERSIONS, type SheetEdit } from './edit.ts';
+import { bodyInvalid, checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
+import { checkCellPlace, LIMITS_ADVICE, MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
 import { foldImport } from './import.ts';
 import { Sheet } from './sheet.ts';
+
+/**
+ * The entry types that the spreadsheet reducer folds, each with the highest version of its body.
+ */
+export const SHEET_ENTRY_VERSIONS = {
+  Set: 1,
+  'Insert Rows': 1,
+  'Delete Rows': 1,
+  'Insert Columns': 1,
+  'Delete Columns': 1,
+  Import: 1,
+} as const;
+
+/** The types whose entries have no file. */
+export type SheetEntryType = Exclude<keyof typeof SHEET_ENTRY_VERSIONS, 'Import'>;
+
+/**
+ * One cell of a Set: row and column by position, from 0, and the value. Null or '' empties the
+ * cell.
+ */
+export type CellEdit = readonly [row: number, column: number, value: Value];
+
+export type SheetEdit =
+  | { readonly type: 'Set'; readonly cells: readonly CellEdit[] }
+  | { readonly type: Exclude<SheetEntryType, 'Set'>; readonly position: number; readonly count: number };
+
+/**
+ * One operation of the sheet: how it reads the body of its entry, and what the edit does. Returns
+ * no promise if nothing must be fetched, which is nearly always the case.
+ */
+function operation<E>(parse: (body: Value) => E, apply: (sheet: Sheet, edit: E) => void | Promise<void>) {
+  return { parse, fold: (sheet: Sheet, { body }: FoldEntry) => apply(sheet, parse(body)) };
+}
+
+/** An operation on `count` rows or columns from a position on. */
+function axisOperation<T extends Exclude<SheetEntryType, 'Set'>>(
+  type: T,
+  size: number,
+  apply: (sheet: Sheet, position: number, count: number) => Promise<void>,
+) {
+  return operation(
+    (body) => readMove(type, body, size),
+    (sheet, { position, count }) => apply(sheet, position, count),
+  );
+}
+
+/** The operations of the sheet, by the types of their entries. A new operation is a new row. */
+const OPERATIONS = {
+  Set: operation(
+    (body) => readCells('Set', listOf('Set', body)),
+    (sheet, { cells }) => setCells(sheet, cells, 0),
+  ),
+  'Insert Rows': axisOperation('Insert Rows', MAX_ROWS, (sheet, ...where) => sheet.insertRows(...where)),
+  'Delete Rows': axisOperation('Delete Rows', MAX_ROWS, (sheet, ...where) => sheet.deleteRows(...where)),
+  'Insert Columns': axisOperation('Insert Columns', MAX_COLUMNS, (sheet, ...where) => sheet.insertColumns(...where)),
+  'Delete Columns': axisOperation('Delete Columns', MAX_COLUMNS, (sheet, ...where) => sheet.deleteColumns(...where)),
+  Import: { fold: foldImport },
+} as const satisfies Record<keyof typeof SHEET_ENTRY_VERSIONS, unknown>;
+
+/** The body of an edit's entry in version 1: an array of cells, or `[position, count]`. */
+export function sheetBody(edit: SheetEdit): Value {
+  return edit.type === 'Set' ? edit.cells : [edit.position, edit.count];
+}
+
+/**
+ * Reads the body of a spreadsheet entry and checks that the edit stays inside the sheet.
+ * @throws BodyInvalidError, SheetLimitError
+ */
+export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
+  return OPERATIONS[type].parse(body);
+}
 
 const sheets = new WeakMap<ReducerDraft, Sheet>();
 
@@ -25,8 +98,7 @@ export const spreadsheet: Reducer = {
   version: 1,
   fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void> {
     checkType(entry, SHEET_ENTRY_VERSIONS);
-    if (entry.type === 'Import') return foldImport(sheetOf(draft), entry);
-    return applyEdit(sheetOf(draft), parseSheetEdit(entry.type, entry.body));
+    return OPERATIONS[entry.type].fold(sheetOf(draft), entry);
   },
 };
 
@@ -35,29 +107,53 @@ export function foldsSheets(reducer: Pick<Reducer, 'name'>): boolean {
   return plainName(reducer) === spreadsheet.name;
 }
 
-function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
-  switch (edit.type) {
-    case 'Set':
-      return setCells(sheet, edit.cells, 0);
-    case 'Insert Rows':
-      return sheet.insertRows(edit.position, edit.count);
-    case 'Delete Rows':
-      return sheet.deleteRows(edit.position, edit.count);
-    case 'Insert Columns':
-      return sheet.insertColumns(edit.position, edit.count);
-    case 'Delete Columns':
-      return sheet.deleteColumns(edit.position, edit.count);
+function readMove<T extends string>(type: T, body: Value, size: number) {
+  const [position, count, ...rest] = listOf(type, body);
+  if (!isNatural(position) || !isNatural(count) || rest.length > 0) {
+    throw bodyInvalid(type, 'its body is not [position, count]');
   }
+  if (position + count > size) {
+    throw new SheetLimitError(`'${type}' of ${count} at position ${position} exceeds the size of ${size}`, {
+      advice: LIMITS_ADVICE,
+    });
+  }
+  return { type, position, count };
 }
 
-/**
- * Sets cells from an index onward. Returns no promise if nothing must be fetched, which is nearly
- * always the case.
- */
+// A plain loop with indexes, since it runs for every cell of every entry, often in a process that
+// has just started.
+function readCells(type: 'Set', cells: readonly Value[]): SheetEdit & { readonly type: 'Set' } {
+  if (!cells.every(isCell))
+    throw bodyInvalid(type, 'a cell is not [row, column, value] with whole numbers of at least 0');
+  for (let i = 0; i < cells.length; i++) {
+    const cell = at(cells, i);
+    checkCellPlace(cell[0], cell[1]);
+  }
+  return { type, cells };
+}
+
+/** Sets cells from an index onward. */
 function setCells(sheet: Sheet, cells: readonly CellEdit[], from: number): void | Promise<void> {
   for (let i = from; i < cells.length; i++) {
     const cell = at(cells, i);
     const fetched = sheet.set(cell[0], cell[1], cell[2]);
     if (fetched !== undefined) return fetched.then(() => setCells(sheet, cells, i + 1));
   }
+}
+
+function listOf(type: string, body: Value): readonly Value[] {
+  if (isArray(body)) return body;
+  throw bodyInvalid(type, 'its body is not an array');
+}
+
+function isCell(cell: Value): cell is CellEdit {
+  return isArray(cell) && cell.length === 3 && isNatural(cell[0]) && isNatural(cell[1]);
+}
+
+function isArray(value: Value): value is readonly Value[] {
+  return Array.isArray(value);
+}
+
+function isNatural(value: Value | undefined): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }

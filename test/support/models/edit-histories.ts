@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import type { SheetEdit } from '../../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../../src/state/spreadsheet/reducer.ts';
 import { SheetModel, sheetEdits } from './sheet-model.ts';
 
 /** A file of edits with check lines, as `logfold append` reads it. */

@@ -1,6 +1,5 @@
 import { Draft } from '../../../src/state/draft.ts';
-import type { SheetEdit } from '../../../src/state/spreadsheet/edit.ts';
-import { sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
+import { type SheetEdit, sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { flushState, type State, saveState } from '../../../src/state/state.ts';
 import type { NodeStore } from '../../../src/tree/node-store.ts';
 import { sheetEntry, trim } from './sheet-model.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { Value } from '../../../src/codec/value.ts';
 import type { FoldEntry } from '../../../src/state/reducer.ts';
-import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/reducer.ts';
 
 /** A simple sheet: an array of rows, edited by splicing. The reducer's fold must equal it. */
 export class SheetModel {

@@ -1,8 +1,7 @@
 import type { Value } from '../../../src/codec/value.ts';
 import type { Draft } from '../../../src/state/draft.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
-import type { SheetEdit } from '../../../src/state/spreadsheet/edit.ts';
-import { sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
+import { type SheetEdit, sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { editOf } from '../simulation/application-items.ts';
 import { SheetModel, trim } from './sheet-model.ts';
 

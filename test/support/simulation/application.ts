@@ -1,5 +1,5 @@
 import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
-import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/reducer.ts';
 import type { Random } from '../models/random.ts';
 import { FAULTY, NOTE } from '../models/versioned-sheet.ts';
 import type { MappedTables } from '../stores/mapped-tables.ts';

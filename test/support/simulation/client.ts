@@ -16,7 +16,7 @@ import type { EntryPlace } from '../../../src/log/item-codec.ts';
 import { buildState } from '../../../src/snapshot/build.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
 import { encodeRoot } from '../../../src/snapshot/root.ts';
-import { type CellEdit, type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/edit.ts';
+import { type CellEdit, type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/reducer.ts';
 import { bodyKey, rootKey } from '../../../src/store/keys.ts';
 import { MemoryChunks } from '../chunks.ts';
 import type { Random } from '../models/random.ts';

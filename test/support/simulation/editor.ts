@@ -9,7 +9,7 @@ import {
 } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import type { AddedEntries, AppendOptions, LogClient, NewEntry } from '../../../src/log/client.ts';
-import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/edit.ts';
+import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/reducer.ts';
 import type { BlobStore } from '../../../src/store/blob-store.ts';
 import { chunkPrefix } from '../../../src/store/keys.ts';
 import { NodeCache } from '../../../src/tree/node-cache.ts';

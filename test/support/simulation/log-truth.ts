@@ -1,6 +1,6 @@
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../../src/ids/position.ts';
-import type { SheetEdit } from '../../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../../src/state/spreadsheet/reducer.ts';
 import { foldPlainly } from '../models/versioned-sheet.ts';
 import type { RecordedEntry } from '../stores/recorded-log-store.ts';
 import type { World } from './world.ts';
