@@ -1,5 +1,5 @@
 import type { FoldEntry } from '../src/state/reducer.ts';
-import type { Span } from '../src/state/spreadsheet/sheet.ts';
+import type { AxisRange } from '../src/state/spreadsheet/sheet.ts';
 import { permutation } from './permutation.ts';
 import { mix, Random } from './random.ts';
 
@@ -28,8 +28,8 @@ export interface CellEntry extends FoldEntry {
 }
 
 export interface Rectangle {
-  readonly rows: Span;
-  readonly columns: Span;
+  readonly rows: AxisRange;
+  readonly columns: AxisRange;
 }
 
 /**
@@ -126,7 +126,7 @@ function cellPlace(index: number): { readonly row: number; readonly column: numb
   return { row: Math.floor(index / COLUMNS), column: index % COLUMNS };
 }
 
-function spanFrom(from: number, length: number): Span {
+function spanFrom(from: number, length: number): AxisRange {
   return { from, to: from + length };
 }
 

@@ -9,13 +9,13 @@ import type {
   AttributeUpdate,
   Consistency,
   ExpiringSegment,
-  ItemPlace,
   LogStore,
   NewArchive,
   NewItems,
   RangeOptions,
   ReplacementArchive,
   ScanPart,
+  SegmentOrEntryPlace,
   SegmentPlace,
   SegmentRange,
   UnreadEntries,
@@ -168,7 +168,7 @@ export class BilledLogStore implements LogStore {
     return replaced;
   }
 
-  async removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
+  async removeAttributes(place: SegmentOrEntryPlace, attributes: Item): Promise<boolean> {
     const { log, segment, entry } = place;
     const read = () =>
       entry === undefined ? this.#segmentItem(log, segment) : this.#entryItem(log, { segment, entry });

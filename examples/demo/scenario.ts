@@ -1,5 +1,5 @@
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
-import type { Output, Progress } from '../../src/cli/output.ts';
+import type { Output, ProgressBar } from '../../src/cli/output.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';
@@ -185,7 +185,7 @@ export class Scenario {
     return { edits: EDITS_BETWEEN, older: older.position, newer: newer.position, ...sharing };
   }
 
-  #progress(label: string, total: number): Progress {
+  #progress(label: string, total: number): ProgressBar {
     return this.#deps.output.progress(label.padEnd(LABEL), total);
   }
 }

@@ -1,7 +1,7 @@
 import { type AddEntry, Appender } from '../../src/cli/append.ts';
 import { sheetEntry } from '../../src/cli/edit-line.ts';
 import type { Environment } from '../../src/cli/environment.ts';
-import type { Progress } from '../../src/cli/output.ts';
+import type { ProgressBar } from '../../src/cli/output.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
@@ -45,12 +45,12 @@ export class Team {
   }
 
   /** Appends edits, with Snapshot entries and new segments at their intervals. */
-  async edit(edits: Iterable<SheetEdit>, progress: Progress): Promise<void> {
+  async edit(edits: Iterable<SheetEdit>, progress: ProgressBar): Promise<void> {
     await this.#append(this.#steady, edits, progress);
   }
 
   /** Appends edits and nothing else. */
-  async editOnly(edits: Iterable<SheetEdit>, progress: Progress): Promise<void> {
+  async editOnly(edits: Iterable<SheetEdit>, progress: ProgressBar): Promise<void> {
     await this.#append(this.#plain, edits, progress);
   }
 
@@ -78,7 +78,7 @@ export class Team {
     };
   }
 
-  async #append(appender: Appender, edits: Iterable<SheetEdit>, progress: Progress): Promise<void> {
+  async #append(appender: Appender, edits: Iterable<SheetEdit>, progress: ProgressBar): Promise<void> {
     let count = 0;
     try {
       for (const edit of edits) {

@@ -3,13 +3,13 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { cellText, type Span } from '../../src/state/spreadsheet/sheet.ts';
+import { type AxisRange, cellText } from '../../src/state/spreadsheet/sheet.ts';
 import { type Comparison, compareSheets, type PlainSheet } from './plain-sheet.ts';
 
 /** The rectangle that a client loaded, and its costs. */
 export interface View {
-  readonly rows: Span;
-  readonly columns: Span;
+  readonly rows: AxisRange;
+  readonly columns: AxisRange;
   /** The rectangle as texts. */
   readonly cells: readonly (readonly string[])[];
   /** The loaded snapshot; null if there was none. */
@@ -26,7 +26,7 @@ export interface View {
 export async function readView(
   { deps, blobs }: Environment,
   log: LogId,
-  rectangle: { readonly rows: Span; readonly columns: Span },
+  rectangle: { readonly rows: AxisRange; readonly columns: AxisRange },
   plain: PlainSheet,
 ): Promise<{ readonly view: View; readonly compareAll: () => Promise<Comparison> }> {
   const { rows, columns } = rectangle;

@@ -4,12 +4,12 @@ import { decodeValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
 import { ArchiveCorruptError } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
+import { HASH_BYTES } from '../log/item-codec.ts';
 import type { Fingerprint } from '../log/meaning.ts';
 
 const FORMAT = 1;
 const MAGIC = 0x184d2a5a;
 const HEADER_BYTES = 8;
-export const HASH_BYTES = 32;
 /**
  * The longest frame, in bytes before compression. A frame has a million bytes plus at most the line
  * of an item of 400 KB. A number such as 1e125 takes 3 bytes in a list of an item and 136 in a

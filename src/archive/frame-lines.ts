@@ -63,7 +63,7 @@ export class FrameLines {
     this.#first = first;
     this.#ends = lineEnds(content);
     if (this.#ends.length === after - first && this.#ends.at(-1) === content.length) return;
-    decodeText(content);
+    decodeUtf8(content);
     throw new ArchiveCorruptError('a frame has a wrong number of lines');
   }
 
@@ -111,7 +111,7 @@ export class FrameLines {
 
   #decodeText(start: number, end: number): Item[] {
     const { isAt } = itemLines(this.#segment);
-    const text = decodeText(this.#bytes.subarray(this.#startOf(start), this.#startOf(end)));
+    const text = decodeUtf8(this.#bytes.subarray(this.#startOf(start), this.#startOf(end)));
     const lines = text.split('\n').slice(0, -1);
     return lines.map((line, i) => {
       const item = decodeItemLine(line);
@@ -139,7 +139,7 @@ function lineEnds(content: Uint8Array): number[] {
   return ends;
 }
 
-function decodeText(content: Uint8Array): string {
+function decodeUtf8(content: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(content);
   } catch (cause) {

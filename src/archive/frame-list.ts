@@ -1,6 +1,7 @@
 import { ByteWriter } from '../codec/bytes.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
-import { type ArchiveIndex, encodeArchiveIndex, HASH_BYTES, skippableFrame } from './archive-index.ts';
+import { HASH_BYTES } from '../log/item-codec.ts';
+import { type ArchiveIndex, encodeArchiveIndex, skippableFrame } from './archive-index.ts';
 import { encodeSeekTable, type SeekEntry } from './seek-table.ts';
 
 /** A compressed frame of lines. */

@@ -3,17 +3,12 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
+import { HASH_BYTES } from '../log/item-codec.ts';
 import type { EntryReader, RangeOptions } from '../log/log-store.ts';
 import { makerOf, type StoredMeaning } from '../log/meaning.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
-import {
-  type ArchiveIndex,
-  decodeArchiveIndex,
-  HASH_BYTES,
-  MAX_FRAME_BYTES,
-  skippableContent,
-} from './archive-index.ts';
+import { type ArchiveIndex, decodeArchiveIndex, MAX_FRAME_BYTES, skippableContent } from './archive-index.ts';
 import { entryLines, FrameLines, itemLines, type LineDecoder } from './frame-lines.ts';
 import type { StoredFrame } from './frame-list.ts';
 import { decodeItemLine, encodeItemLine } from './item-line.ts';
@@ -201,9 +196,9 @@ export async function openArchive(source: ArchiveSource, segment: Segment, from 
   if (segment.archive === undefined) throw new Error('the segment has no archive to open');
   const { key, hash } = segment.archive;
   const { blobs, platform } = source;
-  let tail = await readTail(blobs, { segment, key }, TAIL_BYTES);
+  let tail = await readArchiveTail(blobs, { segment, key }, TAIL_BYTES);
   const needed = inArchive(segment, key, () => tailBytes(tail));
-  if (needed > tail.bytes.length) tail = await readTail(blobs, { segment, key }, needed);
+  if (needed > tail.bytes.length) tail = await readArchiveTail(blobs, { segment, key }, needed);
   const parts = inArchive(segment, key, () => {
     const { table, content, framesEnd } = splitTail(tail);
     if (!equalBytes(platform.sha256(content), hash)) fail('its index does not have the hash that the segment states');
@@ -219,7 +214,7 @@ export async function openArchive(source: ArchiveSource, segment: Segment, from 
   return new Archive(source, { segment, key }, { ...parts, maker });
 }
 
-async function readTail(
+async function readArchiveTail(
   blobs: BlobStore,
   { segment, key }: { readonly segment: Segment; readonly key: string },
   last: number,

@@ -2,7 +2,7 @@ import { ByteWriter } from '../codec/bytes.ts';
 
 const MAGIC = 0x184d2a5e;
 const FOOTER_MAGIC = 0x8f92eab1;
-const HEADER_BYTES = 8;
+const FRAME_HEADER_BYTES = 8;
 const ENTRY_BYTES = 8;
 /**
  * Length of the footer that ends a file with a seek table: number of frames, descriptor, magic
@@ -29,7 +29,7 @@ export function encodeSeekTable(entries: readonly SeekEntry[]): Uint8Array {
     writer.view.setUint32(at, value, true);
   };
   put(MAGIC);
-  put(size - HEADER_BYTES);
+  put(size - FRAME_HEADER_BYTES);
   for (const { stored, content } of entries) {
     put(stored);
     put(content);
@@ -55,16 +55,17 @@ export function seekTableBytesOf(tail: Uint8Array): number | undefined {
 export function decodeSeekTable(bytes: Uint8Array): SeekEntry[] | undefined {
   if (seekTableBytesOf(bytes) !== bytes.length) return undefined;
   const view = viewOf(bytes);
-  if (view.getUint32(0, true) !== MAGIC || view.getUint32(4, true) !== bytes.length - HEADER_BYTES) return undefined;
+  if (view.getUint32(0, true) !== MAGIC || view.getUint32(4, true) !== bytes.length - FRAME_HEADER_BYTES)
+    return undefined;
   const entries: SeekEntry[] = [];
-  for (let at = HEADER_BYTES; at < bytes.length - FOOTER_BYTES; at += ENTRY_BYTES) {
+  for (let at = FRAME_HEADER_BYTES; at < bytes.length - FOOTER_BYTES; at += ENTRY_BYTES) {
     entries.push({ stored: view.getUint32(at, true), content: view.getUint32(at + 4, true) });
   }
   return entries;
 }
 
 function seekTableBytes(frames: number): number {
-  return HEADER_BYTES + frames * ENTRY_BYTES + FOOTER_BYTES;
+  return FRAME_HEADER_BYTES + frames * ENTRY_BYTES + FOOTER_BYTES;
 }
 
 function viewOf(bytes: Uint8Array): DataView {

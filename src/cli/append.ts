@@ -13,7 +13,7 @@ import { withPauses } from './output.ts';
 /** The number of entries after which a refused segment start is tried again. */
 const SEGMENT_RETRY_ENTRIES = 16;
 
-export interface AppendOptions {
+export interface AppendLineOptions {
   /** Entries between two Snapshot entries; without it, only the file asks for snapshots. */
   readonly snapshotEvery?: number;
   /** Entries per segment. A segment gets more if its first snapshot is not complete by then. */
@@ -58,13 +58,13 @@ export class Appender {
   inFlight: number | undefined;
   readonly #environment: Environment;
   readonly #log: LogId;
-  readonly #options: AppendOptions;
+  readonly #options: AppendLineOptions;
   readonly #add: AddEntry;
   #sinceSnapshot = 0;
   #inSegment: number;
   #nextSegmentTry = 0;
 
-  constructor(environment: Environment, { log, inSegment, add }: AppendTarget, options: AppendOptions) {
+  constructor(environment: Environment, { log, inSegment, add }: AppendTarget, options: AppendLineOptions) {
     this.#environment = environment;
     this.#log = log;
     this.#inSegment = inSegment;

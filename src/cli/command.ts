@@ -7,7 +7,7 @@ import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { MAX_COLUMNS, MAX_ROWS } from '../state/spreadsheet/cell-key.ts';
-import type { Span } from '../state/spreadsheet/sheet.ts';
+import type { AxisRange } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
 import { parseMoment } from './moment.ts';
@@ -221,7 +221,7 @@ export const parse = {
     throw new UsageError(`'${text}' is not a cell`, { advice: "Write ROW:COLUMN, such as '3:1'" });
   },
   /** @throws UsageError */
-  span: (text: string): Span => {
+  span: (text: string): AxisRange => {
     const match = /^(\d{1,10}):(\d{1,10})$/.exec(text);
     const [from, to] = [Number(match?.[1]), Number(match?.[2])];
     if (match === null || from > to) {

@@ -31,7 +31,7 @@ const operation = z.discriminatedUnion('op', [
 ]);
 type Operation = z.infer<typeof operation>;
 
-type JsonObject = { readonly [name: string]: Json };
+type EditObject = { readonly [name: string]: Json };
 const json = z.custom<Json>();
 const event = z.strictObject({
   type: z.string().min(1),
@@ -40,7 +40,7 @@ const event = z.strictObject({
   file: z.string().optional(),
   ...placed,
   // A schema of names would lose the name `__proto__`.
-  metadata: z.custom<JsonObject>(isObject, 'Invalid input: expected an object').optional(),
+  metadata: z.custom<EditObject>(isEditObject, 'Invalid input: expected an object').optional(),
   once: z.strictObject({ client: z.string(), mutation: z.int() }).optional(),
 });
 
@@ -81,7 +81,7 @@ export function sheetEntry(edit: SheetEdit, created?: number): NewEntry {
 export function parseEditLine(text: string, number: number, target: EditedLog): EditLine {
   const line = parseLine(text, number);
   try {
-    return isObject(line) && 'op' in line
+    return isEditObject(line) && 'op' in line
       ? fromOperation(parseWith(operation, line, OP_ADVICE), target)
       : fromEvent(parseWith(event, line, ENTRY_ADVICE), target);
   } catch (cause) {
@@ -150,11 +150,11 @@ function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): Edit
   return { kind: 'entry', entry };
 }
 
-function metadataFrom(log: LogId, metadata: JsonObject): EntryMetadata | undefined {
+function metadataFrom(log: LogId, metadata: EditObject): EntryMetadata | undefined {
   const values = Object.entries(metadata).map(([name, value]) => [name, valueFromJson(value)] as const);
   return storableMetadata(log, Object.fromEntries(values));
 }
 
-function isObject(value: unknown): value is object {
+function isEditObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

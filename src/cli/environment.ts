@@ -107,7 +107,7 @@ export async function openEnvironment(
     requireReducer,
     onBadEntry,
     notice,
-    settings: settingsOf(place, stores),
+    settings: tableSettings(place, stores),
     mapped,
     feed: stores.feedTable === undefined ? undefined : new FeedWriter({ logs, sleep, random: Math.random }),
     streamArn: () => describeStream(deployment.dynamodb, deployment.entryTable),
@@ -115,7 +115,7 @@ export async function openEnvironment(
   };
 }
 
-function settingsOf({ isFeed, local }: Place, { dynamodb, entryTable, feedTable, mapping }: Stores): TableSettings {
+function tableSettings({ isFeed, local }: Place, { dynamodb, entryTable, feedTable, mapping }: Stores): TableSettings {
   const table = (isFeed && feedTable) || entryTable;
   return {
     writeCapacity: async () => (await describeTable(dynamodb, table)).writeCapacity,

@@ -4,7 +4,7 @@ import { ValueUnsupportedError } from '../errors.ts';
 /** A value as JSON. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
 
-const NUMBERS = new Map([Number.NaN, Infinity, -Infinity, -0].map((number) => [textOf(number), number]));
+const NUMBERS = new Map([Number.NaN, Infinity, -Infinity, -0].map((number) => [numberToText(number), number]));
 
 /**
  * Values that JSON cannot hold, and how each is written: an object with one name. An object of the
@@ -27,7 +27,7 @@ const FORMS = {
 export function jsonFromValue(value: Value): Json {
   if (typeof value === 'bigint') return { $integer: String(value) };
   if (typeof value === 'number') {
-    const text = textOf(value);
+    const text = numberToText(value);
     return NUMBERS.has(text) ? { $number: text } : value;
   }
   if (typeof value !== 'object' || value === null) return value;
@@ -77,7 +77,7 @@ function read(json: Json, depth: number): Value {
   });
 }
 
-function textOf(number: number): string {
+function numberToText(number: number): string {
   return Object.is(number, -0) ? '-0' : String(number);
 }
 

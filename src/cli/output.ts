@@ -33,7 +33,7 @@ export class Output {
     const answer = this.json ? JSON.stringify(document) : forTerminal(text);
     if (answer === '' || this.#closed) return;
     answered = true;
-    Progress.shown?.stop();
+    ProgressBar.shown?.stop();
     if (isStream(STANDARD_OUTPUT)) process.stdout.write(`${answer}\n`);
     else writeWhole(`${answer}\n`);
   }
@@ -41,7 +41,7 @@ export class Output {
   /** Writes a remark to standard error, for people only. */
   note(text: string): void {
     if (this.json || this.#closed) return;
-    const { shown } = Progress;
+    const { shown } = ProgressBar;
     shown?.stop();
     process.stderr.write(`${forTerminal(text)}\n`);
     shown?.start();
@@ -49,7 +49,7 @@ export class Output {
 
   /** Writes an error to standard error, and for programs also as the JSON document. */
   error(error: unknown): void {
-    Progress.shown?.stop();
+    ProgressBar.shown?.stop();
     const { code, message } = describeError(error);
     this.errorDocument(error);
     process.stderr.write(forTerminal(`logfold: ${code}: ${message}\n`));
@@ -66,12 +66,12 @@ export class Output {
   }
 
   /** Shows progress on standard error, for people only. */
-  progress(label: string, total?: number): Progress {
-    return new Progress(this.json || this.#closed ? undefined : label, total, { requests: this.#requests });
+  progress(label: string, total?: number): ProgressBar {
+    return new ProgressBar(this.json || this.#closed ? undefined : label, total, { requests: this.#requests });
   }
 
   /** Shows progress while `run` runs. */
-  async during<T>(label: string, run: (progress: Progress) => Promise<T>): Promise<T> {
+  async during<T>(label: string, run: (progress: ProgressBar) => Promise<T>): Promise<T> {
     const progress = this.progress(label);
     try {
       return await run(progress);
@@ -83,7 +83,7 @@ export class Output {
   /** Suppresses all further output, although the command may still be running. */
   close(): void {
     this.#closed = true;
-    Progress.shown?.stop();
+    ProgressBar.shown?.stop();
   }
 }
 
@@ -228,9 +228,9 @@ export interface ProgressOptions {
  * terminal, a short command shows nothing. The bar changes no mode of the terminal, neither cursor
  * nor line wrap, so no end of the process leaves a mode to restore.
  */
-export class Progress {
+export class ProgressBar {
   /** The bar on the terminal, if any. Other output to the terminal stops it first. */
-  static shown: Progress | undefined;
+  static shown: ProgressBar | undefined;
   readonly #label: string | undefined;
   readonly #total: number;
   readonly #stream: NodeJS.WriteStream;
@@ -254,8 +254,8 @@ export class Progress {
     const [label, total, stream] = [this.#label, this.#total, this.#stream];
     if (label === undefined) return;
     if (stream.isTTY) {
-      Progress.shown?.stop();
-      Progress.shown = this;
+      ProgressBar.shown?.stop();
+      ProgressBar.shown = this;
       const format =
         total === 0
           ? () => `${label}: ${this.#value}${this.#suffix()}`
@@ -287,7 +287,7 @@ export class Progress {
   readonly stop = (): void => {
     process.off('exit', this.stop);
     this.#bar?.stop();
-    if (Progress.shown === this) Progress.shown = undefined;
+    if (ProgressBar.shown === this) ProgressBar.shown = undefined;
     clearInterval(this.#timer);
   };
 

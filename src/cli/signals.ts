@@ -13,7 +13,7 @@ let shared: AbortSignal | undefined;
  * immediately.
  */
 export function interrupted(): AbortSignal {
-  shared ??= watch();
+  shared ??= watchSignals();
   return shared;
 }
 
@@ -41,7 +41,7 @@ export function exitCodeOf(signal: string): number {
   return 128 + (numbers[signal] ?? 0);
 }
 
-function watch(): AbortSignal {
+function watchSignals(): AbortSignal {
   const controller = new AbortController();
   let first: number | undefined;
   const stop = (signal: NodeJS.Signals): void => {

@@ -13,14 +13,14 @@ import { foldsSheets, sheetOf } from '../state/spreadsheet/reducer.ts';
 import { type Rectangle, readRectangle } from '../state/spreadsheet/sheet.ts';
 import { type AxisChange, type CellChange, diffSheets } from '../state/spreadsheet/sheet-diff.ts';
 import type { State } from '../state/state.ts';
-import { diffStates, type ItemChange, isSameContent, type MetaChange } from '../state/state-diff.ts';
+import { diffStates, isSameContent, type MapChange, type MetaChange } from '../state/state-diff.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 
 /**
  * One difference between two states: a name of the metadata record or a key of a map; for sheets
  * rows, columns or a cell.
  */
-export type StateChange = MetaChange | ItemChange | AxisChange | CellChange;
+export type StateChange = MetaChange | MapChange | AxisChange | CellChange;
 
 /**
  * The content of a document at one time. It never changes: the document moves on to another state,

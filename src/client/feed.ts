@@ -35,7 +35,7 @@ export interface FeedBatchOptions extends FeedConsumeOptions {
 }
 
 /** The end of the feed, as a reader met it: there was no other item before it. */
-interface FeedEnd {
+interface ReachedEnd {
   readonly end: number;
 }
 
@@ -204,7 +204,7 @@ export class Feed {
     from: Position,
     within: SpanPlace | undefined,
     { follow = false, signal, limit = Number.POSITIVE_INFINITY, skipExpired = false }: FeedReadOptions,
-  ): AsyncGenerator<PlacedItem | FeedEnd, undefined> {
+  ): AsyncGenerator<PlacedItem | ReachedEnd, undefined> {
     let next = await this.#reader.startFrom(from);
     for (let left = limit; ; ) {
       const isFirst = comparePositions(next, from) === 0;
@@ -254,7 +254,10 @@ interface Batch {
 }
 
 /** Batches of this many items, and fewer before an end. */
-async function* inBatches(read: AsyncIterable<PlacedItem | FeedEnd>, size: number): AsyncGenerator<Batch | FeedEnd> {
+async function* inBatches(
+  read: AsyncIterable<PlacedItem | ReachedEnd>,
+  size: number,
+): AsyncGenerator<Batch | ReachedEnd> {
   let items: FeedItem[] = [];
   let last: FeedPlace | undefined;
   for await (const each of read) {

@@ -10,7 +10,7 @@ import { foldEntries } from '../snapshot/fold.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import { otherReducer } from '../snapshot/root.ts';
 import { loadRoot, nodeStore } from '../snapshot/snapshots.ts';
-import { ITEMS_MAP, itemKey } from '../state/collections/collections.ts';
+import { COLLECTION_ITEMS_MAP, collectionItemKey } from '../state/collections/collections.ts';
 import { foldsCollections } from '../state/collections/reducer.ts';
 import { Draft } from '../state/draft.ts';
 import { FrozenState } from '../state/frozen-state.ts';
@@ -186,7 +186,7 @@ async function keysOfPlace(place: HistoryPlace, draft: ReducerDraft, reducer: Re
   if ('map' in place && typeof place.map === 'string' && isKey(place.key)) return { keys: place };
   if ('collection' in place && typeof place.collection === 'string' && typeof place.id === 'string') {
     requireReducer('collections', foldsCollections(reducer), reducer);
-    return { keys: { map: ITEMS_MAP, key: itemKey(place.collection, place.id) } };
+    return { keys: { map: COLLECTION_ITEMS_MAP, key: collectionItemKey(place.collection, place.id) } };
   }
   if (!('row' in place) || !isBelow(place.row, MAX_ROWS) || ('column' in place && !isBelow(place.column, MAX_COLUMNS)))
     throw new UsageError('this place has no history', {

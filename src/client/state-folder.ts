@@ -138,7 +138,7 @@ export class StateFolder {
       await this.foldInto(draft, [entries]);
       return await draft.state();
     } catch (error) {
-      if (!isLogfoldError(error) || !error.stopsLog || isDamage(error)) throw error;
+      if (!isLogfoldError(error) || !error.stopsLog || isStoreDamage(error)) throw error;
       const index = entries.findIndex(({ position }) => position.entry === error.entry);
       throw rejected(this.log, error.type, first + Math.max(0, index), thrownBy(error));
     }
@@ -210,12 +210,14 @@ function thrownBy(error: LogfoldError): unknown {
   return (error instanceof FoldFailedError ? error.thrown : undefined) ?? error;
 }
 
-function isDamage(error: unknown): boolean {
+function isStoreDamage(error: unknown): boolean {
   return error instanceof ChunkMissingError || error instanceof ChunkCorruptError;
 }
 
 /** Whether a read of the state failed, so that nothing is known about the entry. */
 function isOfStore(error: unknown): boolean {
   if (!isLogfoldError(error)) return false;
-  return isDamage(error) || !(error.stopsLog || error instanceof UsageError || error instanceof EntryRejectedError);
+  return (
+    isStoreDamage(error) || !(error.stopsLog || error instanceof UsageError || error instanceof EntryRejectedError)
+  );
 }

@@ -44,7 +44,7 @@ const FORMAT_VERSION = 1;
 const CODEC_NONE = 0;
 const CODEC_ZSTD = 1;
 /** Length of the header: magic (3), format version (1), codec (1), uncompressed length (4). */
-export const HEADER_BYTES = 9;
+export const CHUNK_HEADER_BYTES = 9;
 /**
  * Limit of a chunk's uncompressed size, in bytes, so that damaged bytes cannot make a reader
  * allocate more.
@@ -69,12 +69,12 @@ export function packChunk(platform: ChunkPlatform, canonical: Uint8Array): Uint8
   const frame = canonical.length < WORTH_COMPRESSING ? canonical : platform.compress(canonical);
   const shorter = frame.length < canonical.length;
   const payload = shorter ? frame : canonical;
-  const stored = new Uint8Array(HEADER_BYTES + payload.length);
+  const stored = new Uint8Array(CHUNK_HEADER_BYTES + payload.length);
   stored.set(MAGIC);
   stored[3] = FORMAT_VERSION;
   stored[4] = shorter ? CODEC_ZSTD : CODEC_NONE;
   new DataView(stored.buffer).setUint32(5, canonical.length);
-  stored.set(payload, HEADER_BYTES);
+  stored.set(payload, CHUNK_HEADER_BYTES);
   return stored;
 }
 
@@ -92,7 +92,7 @@ export function isChunkForm(stored: Uint8Array): boolean {
  * @throws ChunkCorruptError if the bytes are not a stored chunk
  */
 export function unpackChunk(platform: ChunkPlatform, stored: Uint8Array): Uint8Array {
-  if (stored.length < HEADER_BYTES) throw damaged(`it ends after ${stored.length} bytes, within its header`);
+  if (stored.length < CHUNK_HEADER_BYTES) throw damaged(`it ends after ${stored.length} bytes, within its header`);
   if (!isChunkForm(stored)) throw damaged('it does not start with the magic bytes LGF');
   const version = stored[3];
   if (version !== FORMAT_VERSION) {
@@ -123,7 +123,7 @@ export function openChunk(platform: ChunkPlatform, id: ChunkId, stored: Uint8Arr
 }
 
 function readPayload(platform: ChunkPlatform, stored: Uint8Array, length: number): Uint8Array {
-  const payload = stored.subarray(HEADER_BYTES);
+  const payload = stored.subarray(CHUNK_HEADER_BYTES);
   switch (stored[4]) {
     case CODEC_NONE:
       return payload;

@@ -3,7 +3,7 @@ import { setKey } from './value.ts';
 /** Begins each name that stands for another one. */
 const MARK = '~';
 /** `JSON.parse` of the runtime, even if another one takes its place later. */
-const parse: (text: string, revive?: Reviver) => unknown = JSON.parse;
+const parseNative: (text: string, revive?: Reviver) => unknown = JSON.parse;
 const [QUOTE, BACKSLASH, COLON] = ['"', '\\', ':'];
 /** Digits of a UTF-16 code unit after {@link MARK}. */
 const DIGITS = 4;
@@ -19,7 +19,7 @@ const DIGITS = 4;
  * @throws SyntaxError if the text is not JSON
  */
 export function parseJson(text: string): unknown {
-  return hasEscapedName(text) ? restoreNames(parse(markNames(text))) : parse(text);
+  return hasEscapedName(text) ? restoreNames(parseNative(markNames(text))) : parseNative(text);
 }
 
 /** As the second argument of `JSON.parse`. */
@@ -31,8 +31,8 @@ export type Reviver = (this: unknown, name: string, value: unknown, context?: un
  * @throws the errors of the reviver
  */
 export function parseJsonWith(text: string, revive: Reviver): unknown {
-  if (!hasEscapedName(text)) return parse(text, revive);
-  return parse(markNames(text), function (name, value, context) {
+  if (!hasEscapedName(text)) return parseNative(text, revive);
+  return parseNative(markNames(text), function (name, value, context) {
     if (isRecord(value)) renameKeys(value);
     return revive.call(this, originalName(name), value, context);
   });
@@ -43,7 +43,7 @@ export function parseJsonWith(text: string, revive: Reviver): unknown {
  * @throws SyntaxError if the text is not JSON
  */
 export function parseJsonString(quoted: string): string | undefined {
-  const value = parse(quoted);
+  const value = parseNative(quoted);
   return typeof value === 'string' ? value : undefined;
 }
 

@@ -122,7 +122,7 @@ export function copyValue(value: Value): Value {
 }
 
 /** Whether a value is an array. Array.isArray does not narrow readonly arrays. */
-export function isArray(value: object): value is readonly Value[] {
+export function isArray(value: Value | object): value is readonly Value[] {
   return Array.isArray(value);
 }
 

@@ -10,7 +10,7 @@ export function isOfOneLog(error: unknown): error is LogfoldError {
 }
 
 /** The longest text kept of a thrown value, in UTF-16 code units. */
-const MAX_TEXT = 2000;
+const MAX_THROWN_TEXT = 2000;
 
 /** Whether a thrown value is a LogfoldError. Never throws. */
 export function isLogfoldError(thrown: unknown): thrown is LogfoldError {
@@ -29,7 +29,7 @@ export function isLogfoldError(thrown: unknown): thrown is LogfoldError {
 export function textOf(thrown: unknown): string {
   try {
     const text = String(thrown);
-    return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
+    return text.length > MAX_THROWN_TEXT ? `${text.slice(0, MAX_THROWN_TEXT)}…` : text;
   } catch {
     return thrown !== null && typeof thrown === 'object'
       ? 'an object without a text'
@@ -46,9 +46,9 @@ export function plainError(thrown: unknown, depth = 4): Error {
   try {
     if (!(thrown instanceof Error)) return plain;
     const { name, message, stack, cause } = thrown;
-    if (typeof name === 'string') plain.name = name.slice(0, MAX_TEXT);
-    if (typeof message === 'string') plain.message = message.slice(0, MAX_TEXT);
-    if (typeof stack === 'string') plain.stack = stack.slice(0, 4 * MAX_TEXT);
+    if (typeof name === 'string') plain.name = name.slice(0, MAX_THROWN_TEXT);
+    if (typeof message === 'string') plain.message = message.slice(0, MAX_THROWN_TEXT);
+    if (typeof stack === 'string') plain.stack = stack.slice(0, 4 * MAX_THROWN_TEXT);
     if (cause !== undefined && depth > 0) plain.cause = plainError(cause, depth - 1);
   } catch {
     // A getter threw. Keep the fields read so far.

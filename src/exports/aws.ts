@@ -2,7 +2,7 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
-import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { checkLogsOptions, checkLogsSettings, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
 import { openBucket } from '../adapters/platform/open-bucket.ts';
 import { feedGroupsOf, openStores } from '../adapters/platform/open-stores.ts';
 import type { Logs } from '../client/logs.ts';
@@ -42,7 +42,10 @@ const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3
 export function openLogs(options: AwsLogsOptions): Logs {
   checkLogsOptions(options, NAMES);
   const { entryTable, segmentTable, bucket, region, cacheBytes, feedTable } = options;
-  const settings = checkOptions({ entryTable, segmentTable, bucket, ...(region !== undefined && { region }) }, options);
+  const settings = checkLogsSettings(
+    { entryTable, segmentTable, bucket, ...(region !== undefined && { region }) },
+    options,
+  );
   const config = { ...sdkConfig(), ...(region !== undefined && { region }) };
   const dynamodb = options.dynamodb ?? new DynamoDBClient(config);
   const s3 = options.s3 ?? new S3Client(config);

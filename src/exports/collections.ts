@@ -6,16 +6,16 @@ export type { ValueObject } from '../codec/value.ts';
 export {
   Collection,
   type CollectionItem,
+  type CollectionItemChange,
   Collections,
   collectionsOf,
   type IdRange,
-  type ItemChange,
 } from '../state/collections/collections.ts';
 export {
   COLLECTIONS_ENTRY_VERSIONS,
+  type CollectionItemPlace,
   type CollectionsEdit,
   type CollectionsEntryType,
   collections,
-  type ItemPlace,
   mergePatch,
 } from '../state/collections/reducer.ts';

@@ -1,6 +1,6 @@
 /** The package `logfold/local`: logs in a directory with an embedded engine, for Node. */
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { checkLogsOptions, checkLogsSettings, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
 import { feedGroupsOf, openStores } from '../adapters/platform/open-stores.ts';
 import type { Logs } from '../client/logs.ts';
 import { isLogfoldError, StoreUnavailableError, textOf } from '../errors.ts';
@@ -43,7 +43,7 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
 export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
   const { directory, entryTable, segmentTable, cacheBytes, feedTable } = { ...LOCAL_TABLES, ...options };
-  const { types, mapping } = checkOptions({ directory, entryTable, segmentTable }, options);
+  const { types, mapping } = checkLogsSettings({ directory, entryTable, segmentTable }, options);
   const place = { entryTable, segmentTable, feedTable, mapping, creates: true };
   const { engine, deployment } = await openDataDirectory(directory, place);
   const { dynamodb } = deployment;

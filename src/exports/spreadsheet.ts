@@ -10,5 +10,5 @@ export {
   sheetOf,
   spreadsheet,
 } from '../state/spreadsheet/reducer.ts';
-export type { Cell, Sheet, Span } from '../state/spreadsheet/sheet.ts';
+export type { AxisRange, Cell, Sheet } from '../state/spreadsheet/sheet.ts';
 export { cellText, sheetRows } from '../state/spreadsheet/sheet.ts';

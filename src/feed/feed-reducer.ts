@@ -34,7 +34,7 @@ export const feedReducer: Reducer = {
       logs.deleteRange({ from: '', to: AFTER_ALL });
       draft.meta.set(RESTART_NAME, storedPosition(entry.position));
     } else {
-      for (const { log, to } of readSpans(entry.body)) logs.put(keyOf(log), storedPosition(to));
+      for (const { log, to } of readSpans(entry.body)) logs.put(logKey(log), storedPosition(to));
     }
   },
   async validate(entry: FoldEntry, state: ReducerDraft): Promise<void> {
@@ -58,7 +58,7 @@ export const feedReducer: Reducer = {
 
 /** The last entry of a log that the feed has; undefined if it has none since the restart. */
 export async function fedPosition(state: ReducerDraft, log: LogId): Promise<Position | undefined> {
-  return readPosition(await logsOf(state).get(keyOf(log)));
+  return readPosition(await logsOf(state).get(logKey(log)));
 }
 
 /** The entry at which the feed began again; undefined if it never did. */
@@ -67,7 +67,7 @@ export function restartPosition(state: ReducerDraft): Position | undefined {
 }
 
 /** The key of a log: its id, or for an id that is longer than a key its beginning and its hash. */
-function keyOf(log: LogId): string {
+function logKey(log: LogId): string {
   if (log.length <= MAX_ID_KEY_LENGTH) return log;
   // The cut may divide a character, and keys have no lone surrogates.
   return log.slice(0, MAX_ID_KEY_LENGTH).toWellFormed() + bytesToHex(sha256(utf8ToBytes(log)));

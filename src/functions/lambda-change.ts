@@ -3,7 +3,7 @@ import { MessageInvalidError, printable } from '../errors.ts';
 import type { AttributeValue, Item } from '../log/attribute.ts';
 import type { ImageChange } from '../revisions/image-change.ts';
 import { streamLabel } from '../revisions/image-change.ts';
-import { fieldsOf, isObject } from './stream-function.ts';
+import { fieldsOf, isJsonRecord } from './stream-function.ts';
 
 /** DynamoDB deletes expired items in this name. */
 const TIME_TO_LIVE = { type: 'Service', principalId: 'dynamodb.amazonaws.com' };
@@ -128,7 +128,7 @@ function decode(type: string, content: unknown, name: string, sequence: string):
 }
 
 function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return isObject(value) && !Array.isArray(value);
+  return isJsonRecord(value) && !Array.isArray(value);
 }
 
 function textFrom(value: unknown): string | undefined {

@@ -95,9 +95,9 @@ export function fromLambdaRecord(record: unknown): StreamRecord {
   const bytes = typeof SizeBytes === 'number' ? SizeBytes : undefined;
   const isRead = bytes === undefined ? isNoBody : isType;
   return {
-    eventId: textOf(eventID) ?? '',
+    eventId: stringOf(eventID) ?? '',
     eventName: eventName === 'MODIFY' || eventName === 'REMOVE' ? eventName : 'INSERT',
-    sequenceNumber: textOf(SequenceNumber) ?? '',
+    sequenceNumber: stringOf(SequenceNumber) ?? '',
     createdMs: typeof seconds === 'number' ? seconds * 1000 : undefined,
     bytes,
     keys: fromLambdaItem(Keys, () => true),
@@ -122,24 +122,24 @@ function fromLambdaItem(item: unknown, isWanted: (name: string) => boolean): Sto
 
 function fromLambdaAttribute(attribute: unknown): StoredAttribute {
   const { S, N, B } = fieldsOf(attribute);
-  const base64 = textOf(B);
+  const base64 = stringOf(B);
   return {
-    S: textOf(S),
-    N: textOf(N),
+    S: stringOf(S),
+    N: stringOf(N),
     B: base64 === undefined ? undefined : new Uint8Array(Buffer.from(base64, 'base64')),
   };
 }
 
 /** The fields of a value from outside; none if it is not an object. */
 export function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
-  return isObject(value) ? value : {};
+  return isJsonRecord(value) ? value : {};
 }
 
 /** Whether a value from outside is an object. */
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+export function isJsonRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
-function textOf(value: unknown): string | undefined {
+function stringOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }

@@ -128,7 +128,7 @@ function uuidFromBytes(bytes: Uint8Array): LogId {
 
 function textFromBytes(bytes: Uint8Array): LogId {
   const end = bytes.indexOf(END);
-  const log = decodeText(bytes.subarray(0, Math.max(end, 0)));
+  const log = decodeUtf8(bytes.subarray(0, Math.max(end, 0)));
   // An id has exactly one form.
   if (log === undefined || !equal(logIdBytes(log), bytes)) {
     throw new LogIdInvalidError(`no log id has these ${bytes.length} bytes`);
@@ -142,7 +142,7 @@ function equal(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-function decodeText(bytes: Uint8Array): LogId | undefined {
+function decodeUtf8(bytes: Uint8Array): LogId | undefined {
   try {
     const text = strictUtf8.decode(bytes);
     return isTextId(text) ? text : undefined;

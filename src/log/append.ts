@@ -14,7 +14,7 @@ import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from './entry
 import { numberAfter } from './find-position.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
-import { checkCount, type DraftedEntry, entriesAt, snapshotEntry } from './new-entry.ts';
+import { checkEntryCount, type DraftedEntry, entriesAt, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 
@@ -76,7 +76,7 @@ export async function append(
   const { after, snapshot, snapshotBefore = false } = options;
   const [{ created } = { created: 0 }] = given;
   const before: DraftedEntry[] = snapshotBefore ? [snapshotEntry(context, { log, created })] : [];
-  checkCount(log, before.length + given.length);
+  checkEntryCount(log, before.length + given.length);
   const drafts = await Promise.all(
     [...before, ...given].map(async ({ body, file, ...draft }) => ({
       ...draft,

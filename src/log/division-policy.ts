@@ -81,7 +81,7 @@ export function divides({ snapshotEvery, segmentEvery }: DivisionPolicy): boolea
 }
 
 /** A new entry, as the stream shows it. */
-export interface NewItem {
+export interface MeasuredItem {
   /** Its number in its segment. */
   readonly entry: number;
   /** Bytes of its item. */
@@ -101,7 +101,10 @@ export const ASKS_PER_BYTES = 4;
  * An entry asks at multiples of `snapshotEvery.entries`; from `segmentEvery.entries` on again and
  * again; and by its share of the bytes.
  */
-export function asksAt({ snapshotEvery, segmentEvery }: DivisionPolicy, { entry, bytes, share }: NewItem): boolean {
+export function asksAt(
+  { snapshotEvery, segmentEvery }: DivisionPolicy,
+  { entry, bytes, share }: MeasuredItem,
+): boolean {
   const { entries: perSnapshot = Number.POSITIVE_INFINITY } = snapshotEvery;
   const { entries: perSegment = Number.POSITIVE_INFINITY } = segmentEvery;
   const limit = Math.min(
@@ -116,7 +119,7 @@ export function asksAt({ snapshotEvery, segmentEvery }: DivisionPolicy, { entry,
 }
 
 /** The end of a log's newest segment, counted from its newest Snapshot entry on. */
-export interface Tail {
+export interface MeasuredTail {
   /** Number of the newest Snapshot entry; -1 if the segment has none. */
   readonly snapshot: number;
   /** Number of the newest entry; equal to `snapshot` if no entry follows it. */
@@ -133,7 +136,10 @@ export interface Tail {
  * Whether a new segment is due. Never directly after a Snapshot entry: two Snapshot entries in a
  * row stand for the same state.
  */
-export function isSegmentDue({ segmentEvery }: DivisionPolicy, { snapshot, newest, segmentBytes }: Tail): boolean {
+export function isSegmentDue(
+  { segmentEvery }: DivisionPolicy,
+  { snapshot, newest, segmentBytes }: MeasuredTail,
+): boolean {
   if (newest === snapshot) return false;
   const { entries = Number.POSITIVE_INFINITY, bytes = Number.POSITIVE_INFINITY } = segmentEvery;
   return newest >= entries || segmentBytes >= bytes;
@@ -145,7 +151,7 @@ export function isSegmentDue({ segmentEvery }: DivisionPolicy, { snapshot, newes
  * stream asks only at the multiples, and a Snapshot entry always lies a little after one.
  * @param nowSeconds epoch seconds
  */
-export function isSnapshotDue({ snapshotEvery }: DivisionPolicy, tail: Tail, nowSeconds: number): boolean {
+export function isSnapshotDue({ snapshotEvery }: DivisionPolicy, tail: MeasuredTail, nowSeconds: number): boolean {
   const { snapshot, newest, bytes, oldest = nowSeconds } = tail;
   const since = newest - snapshot;
   if (since === 0) return false;

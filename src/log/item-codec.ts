@@ -21,7 +21,7 @@ import type { Schedule } from './schedule.ts';
 import type { ArchiveRef, Expiry, LastSnapshot, Segment } from './segment.ts';
 
 /** Bytes of a SHA-256. */
-const HASH_BYTES = 32;
+export const HASH_BYTES = 32;
 
 /** The primary key of an item in either table. */
 export type PrimaryKey = { S: { B: Uint8Array }; N: { N: string } };

@@ -55,11 +55,8 @@ export interface ScanPart {
    * Continues after this segment, which the same part returned before. Without it the part starts
    * at its beginning.
    */
-  readonly after?: ScanPlace | undefined;
+  readonly after?: SegmentPlace | undefined;
 }
-
-/** A segment that a scan returned. It may have been deleted since. */
-export type ScanPlace = SegmentPlace;
 
 /** A segment of a log, by its number. */
 export type SegmentPlace = Pick<Segment, 'log' | 'segment'>;
@@ -262,7 +259,7 @@ export interface SnapshotPublisher extends AttributeRemover {
 }
 
 /** A segment, or one of its entries. */
-export type ItemPlace = SegmentPlace & { readonly entry?: number | undefined };
+export type SegmentOrEntryPlace = SegmentPlace & { readonly entry?: number | undefined };
 
 /** Removes what another program wrote, if a person asks for it. */
 export interface AttributeRemover {
@@ -270,7 +267,7 @@ export interface AttributeRemover {
    * Removes attributes of a segment or an entry if each of them is exactly as given.
    * @returns whether they were removed; if not, nothing was changed
    */
-  removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean>;
+  removeAttributes(place: SegmentOrEntryPlace, attributes: Item): Promise<boolean>;
 }
 
 /** Archives, expires and restores closed segments. */

@@ -135,7 +135,7 @@ export function entriesAt<T extends Omit<Entry, 'position'>>(
  */
 export function checkNewEntries(log: LogId, entries: readonly NewEntry[], reserved?: ReservedTypes): void {
   if (!Array.isArray(entries) || entries.length === 0) throw new UsageError('the list of entries is empty', { log });
-  checkCount(log, entries.length);
+  checkEntryCount(log, entries.length);
   for (const entry of entries) {
     checkEntry(log, entry);
     if (reserved?.includes(entry.type) !== true) continue;
@@ -148,7 +148,7 @@ export function checkNewEntries(log: LogId, entries: readonly NewEntry[], reserv
 }
 
 /** @throws TooLargeError if there are more entries than one transaction takes */
-export function checkCount(log: LogId, entries: number): void {
+export function checkEntryCount(log: LogId, entries: number): void {
   if (entries <= MAX_TRANSACTION_ITEMS) return;
   throw new TooLargeError(`${entries} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
     log,
@@ -174,7 +174,7 @@ function checkEntry(log: LogId, entry: NewEntry): void {
       { log },
     );
   }
-  if (created !== undefined) checkTime(log, created);
+  if (created !== undefined) checkCreated(log, created);
   if (file !== undefined) checkFile(log, entry, file);
   if (id !== undefined && !(id instanceof Uint8Array && id.length > 0 && id.length <= MAX_ID_BYTES)) {
     throw new UsageError("an entry's id is not bytes of a valid length", {
@@ -205,11 +205,11 @@ function checkFile(log: LogId, { body }: NewEntry, file: unknown): void {
  */
 export function creationTime({ now }: Pick<DraftDeps, 'now'>, log: LogId, given: number | undefined): number {
   if (given === undefined) return epochSeconds(now());
-  checkTime(log, given);
+  checkCreated(log, given);
   return given;
 }
 
-function checkTime(log: LogId, created: number): void {
+function checkCreated(log: LogId, created: number): void {
   if (Number.isSafeInteger(created) && created >= 0 && created <= MAX_TIME) return;
   const shown = typeof created === 'number' ? created : kindOf(created);
   throw new UsageError(`created ${shown} is not a time in epoch seconds`, {

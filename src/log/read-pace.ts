@@ -34,7 +34,7 @@ export interface RangePlan {
 }
 
 /** A range that was read to its end. */
-export interface RangeRead {
+export interface PacedRead {
   readonly plan: RangePlan;
   readonly pages: number;
   /** Number of entries in its longest page. */
@@ -106,7 +106,7 @@ export class ReadPace {
    * A range was read. If it took more pages than planned, its entries are larger, or differ in
    * size. Then ranges become longer, because the additional page of each is partly empty.
    */
-  ended({ plan, pages, longest }: RangeRead): void {
+  ended({ plan, pages, longest }: PacedRead): void {
     if (plan.pages !== undefined) {
       if (pages > plan.pages) this.#pages = Math.min(Math.max(this.#pages, plan.pages + 1), MOST_PAGES);
     } else {

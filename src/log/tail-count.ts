@@ -1,12 +1,12 @@
 import type { StoredItem } from './attribute.ts';
-import type { Tail } from './division-policy.ts';
+import type { MeasuredTail } from './division-policy.ts';
 import type { ReservedTypes } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import { itemBytes } from './item-size.ts';
 
 /**
- * Counts the items of a segment in order, to find its {@link Tail}. Reads only keys, type and time
- * of an item, so a malformed entry counts too.
+ * Counts the items of a segment in order, to find its {@link MeasuredTail}. Reads only keys, type
+ * and time of an item, so a malformed entry counts too.
  */
 export class TailCount {
   readonly #types: ReservedTypes;
@@ -56,7 +56,7 @@ export class TailCount {
   }
 
   /** The tail so far. Without the first items of the segment, its bytes are an estimate. */
-  get tail(): Tail {
+  get tail(): MeasuredTail {
     const estimate = this.#items === 0 ? 0 : (this.allBytes / this.#items) * (this.#newest + 1);
     return {
       snapshot: this.#snapshot,

@@ -6,12 +6,12 @@ import type { Schedule } from '../log/schedule.ts';
 import { entryAt, entryOfItem, itemsBefore, MAPPED_TYPES } from '../log/schedule.ts';
 import type { IndexedItem, IndexRange } from './mapped-items.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
-import { type ItemPlace, timeOf, toEntryItem } from './translate.ts';
+import { type MappedItemPlace, timeOf, toEntryItem } from './translate.ts';
 
 /** Makes what a reader wants of the items of a mapped log. */
 export interface Translation<T> {
   /** Translates an item of the application. */
-  readonly original: (mapping: SchemaMapping, item: StoredItem, place: ItemPlace) => T;
+  readonly original: (mapping: SchemaMapping, item: StoredItem, place: MappedItemPlace) => T;
   /** Takes a virtual entry, as an item of logfold's own schema. */
   readonly virtual: (item: StoredItem) => T;
 }

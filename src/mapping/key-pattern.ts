@@ -178,12 +178,12 @@ export function refuse(
 
 /** Names an item by its key, for messages. */
 export function namedByKey({ partitionKey, sortKey }: SchemaMapping, item: StoredItem): string {
-  const keys = [partitionKey.name, sortKey.name].map((name) => `${name} ${shown(attributeOf(item, name))}`);
+  const keys = [partitionKey.name, sortKey.name].map((name) => `${name} ${shownAttribute(attributeOf(item, name))}`);
   return `the item with ${keys.join(', ')}`;
 }
 
 /** A value as text for an error; undefined is a missing attribute. */
-export function shown(attribute: StoredAttribute | undefined): string {
+export function shownAttribute(attribute: StoredAttribute | undefined): string {
   if (attribute === undefined) return '(missing)';
   const { S, N, B } = attribute;
   const text = S ?? N ?? (B && toHex(B.subarray(0, 50)));

@@ -6,7 +6,7 @@ import { indexAfter, newestEntryOf } from '../log/schedule.ts';
 
 const MAX_CACHED_LOGS = 10_000;
 
-interface ScheduledSegment {
+interface EndedSegment {
   readonly segment: number;
   readonly schedule: Schedule;
 }
@@ -15,7 +15,7 @@ interface ScheduledSegment {
 export class LogEnds {
   readonly #records: Pick<SegmentReader, 'newestSegments'>;
   /** The segment of the newest item of each log. The schedule of a segment with items is final. */
-  readonly #found = new Map<LogId, ScheduledSegment>();
+  readonly #found = new Map<LogId, EndedSegment>();
 
   /** @param records the segments that the Segment table records */
   constructor(records: Pick<SegmentReader, 'newestSegments'>) {
@@ -48,7 +48,7 @@ export class LogEnds {
     return endWith(found, index);
   }
 
-  #remember(log: LogId, found: ScheduledSegment): void {
+  #remember(log: LogId, found: EndedSegment): void {
     this.#found.delete(log);
     this.#found.set(log, found);
     const [oldest] = this.#found.keys();
@@ -61,7 +61,7 @@ function hasItem(schedule: Schedule, index: number): boolean {
 }
 
 /** The newest entry while the item of the segment is the newest one of its log. */
-function endWith({ segment, schedule }: ScheduledSegment, index: number): Position {
+function endWith({ segment, schedule }: EndedSegment, index: number): Position {
   // The next segment begins with the last item of a segment.
   if (index + 1 === indexAfter(schedule)) return { segment: segment + 1, entry: 0 };
   return { segment, entry: newestEntryOf(schedule, index + 1) ?? 0 };

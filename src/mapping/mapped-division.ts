@@ -5,7 +5,7 @@ import {
   type DivisionSettings,
   divides,
   divisionOf,
-  type NewItem,
+  type MeasuredItem,
 } from '../log/division-policy.ts';
 import type { Schedule } from '../log/schedule.ts';
 import { coveredEntries, type Segment } from '../log/segment.ts';
@@ -69,7 +69,7 @@ export function segmentSizes({ snapshotEvery, segmentEvery }: DivisionPolicy): S
  * bytes.
  * @param item `entry` is its index in its log, from 0
  */
-export function asksAtIndex(policy: DivisionPolicy, { entry: index, bytes, share }: NewItem): boolean {
+export function asksAtIndex(policy: DivisionPolicy, { entry: index, bytes, share }: MeasuredItem): boolean {
   const { items } = segmentSizes(policy);
   const { entries = items, bytes: limit = Number.POSITIVE_INFINITY } = policy.snapshotEvery;
   const count = index + 1;

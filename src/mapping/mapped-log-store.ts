@@ -16,7 +16,6 @@ import { checkBatchItems } from '../log/item-size.ts';
 import type {
   Consistency,
   ExpiringSegment,
-  ItemPlace,
   LogStore,
   NewArchive,
   NewItems,
@@ -24,6 +23,7 @@ import type {
   RangeOptions,
   ReplacementArchive,
   ScanPart,
+  SegmentOrEntryPlace,
   SegmentPlace,
   SegmentRange,
   UnreadEntries,
@@ -253,7 +253,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     return this.#books.advanceLastSnapshot(log, to, from);
   }
 
-  removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
+  removeAttributes(place: SegmentOrEntryPlace, attributes: Item): Promise<boolean> {
     return this.#books.removeAttributes(place, attributes);
   }
 

@@ -101,7 +101,7 @@ export function parseMapping(document: unknown): SchemaMapping {
     body: bodyOf(body),
     ttl,
   };
-  const names = namesOf(mapping);
+  const names = attributeNames(mapping);
   if ('constant' in mapping.type && MAPPED_TYPES.includes(mapping.type.constant)) {
     throw invalid('type.constant', `is '${mapping.type.constant}', a type that logfold uses`);
   }
@@ -109,7 +109,7 @@ export function parseMapping(document: unknown): SchemaMapping {
 }
 
 /** @throws MappingInvalidError if two parts name the same attribute */
-function namesOf({ partitionKey, sortKey, type, version, time, body, ttl }: Omit<SchemaMapping, 'names'>) {
+function attributeNames({ partitionKey, sortKey, type, version, time, body, ttl }: Omit<SchemaMapping, 'names'>) {
   const paths = new Map([[partitionKey.name, 'partitionKey.name']]);
   const add = (path: string, name: string) => {
     const other = paths.get(name);

@@ -26,13 +26,13 @@ import {
   type MappingPart,
   partitionKeyOf,
   refuse,
-  shown,
+  shownAttribute,
   sortKeyOf,
 } from './key-pattern.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
 /** The place of an item of the application in its log, as an item and as an entry. */
-export interface ItemPlace {
+export interface MappedItemPlace {
   readonly log: LogId;
   readonly position: Position;
   /** Index of the item in its log. */
@@ -52,9 +52,9 @@ type Attributes = Record<string, StoredAttribute>;
  * @throws ItemInvalidError if the item is not at this place, or an attribute does not fit the
  * mapping
  */
-export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): StoredItem {
+export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: MappedItemPlace): StoredItem {
   const fail = failAt(mapping, item, place);
-  checkKey(mapping, item, place, fail);
+  checkItemKey(mapping, item, place, fail);
   const translated: Attributes = {};
   const reserved: Attributes = {};
   for (const name of Object.keys(item)) {
@@ -82,9 +82,9 @@ export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: Ite
  * {@link toEntryItem}.
  * @throws ItemInvalidError as {@link toEntryItem} does, and if the body cannot be read
  */
-export function toEntry(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): Entry {
+export function toEntry(mapping: SchemaMapping, item: StoredItem, place: MappedItemPlace): Entry {
   const fail = failAt(mapping, item, place);
-  checkKey(mapping, item, place, fail);
+  checkItemKey(mapping, item, place, fail);
   const { log, position, index } = place;
   const body = storedBodyOf(mapping, item, fail);
   const created = secondsOf(mapping, item, fail);
@@ -145,20 +145,20 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
  * The time of an item as an attribute of logfold's own schema.
  * @throws ItemInvalidError as {@link toEntryItem} does
  */
-export function timeOf(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): AttributeValue {
+export function timeOf(mapping: SchemaMapping, item: StoredItem, place: MappedItemPlace): AttributeValue {
   return { N: String(secondsOf(mapping, item, failAt(mapping, item, place))) };
 }
 
 /** Refuses the item that is translated. */
 type Fail = (part: MappingPart, name: string, problem: string, cause?: unknown) => never;
 
-function failAt(mapping: SchemaMapping, item: StoredItem, { log, position }: ItemPlace): Fail {
+function failAt(mapping: SchemaMapping, item: StoredItem, { log, position }: MappedItemPlace): Fail {
   return (part, name, problem, cause) =>
     refuse(mapping, item, { part, name, problem, where: { log, ...position }, cause });
 }
 
 /** The translation has no keys of the application: log and index give them back exactly. */
-function checkKey(mapping: SchemaMapping, item: StoredItem, { log, index }: ItemPlace, fail: Fail): void {
+function checkItemKey(mapping: SchemaMapping, item: StoredItem, { log, index }: MappedItemPlace, fail: Fail): void {
   const { partitionKey, sortKey } = mapping;
   if (!hasKey(attributeOf(item, partitionKey.name), partitionKeyOf(mapping, log))) {
     fail('partitionKey', partitionKey.name, `is not the key of log '${log}'`);
@@ -174,7 +174,11 @@ function secondsOf({ time }: SchemaMapping, item: StoredItem, fail: Fail): numbe
   if (found === undefined) return fail('time', time.attribute, 'is missing');
   return (
     itemSeconds(found, time.format) ??
-    fail('time', time.attribute, `is ${shown(found)}, not a time in 1970 or later in ${TIME_FORMATS[time.format]}`)
+    fail(
+      'time',
+      time.attribute,
+      `is ${shownAttribute(found)}, not a time in 1970 or later in ${TIME_FORMATS[time.format]}`,
+    )
   );
 }
 
@@ -189,7 +193,8 @@ function typeOf({ type }: SchemaMapping, item: StoredItem, fail: Fail): StoredAt
   const { attribute } = type;
   const found = attributeOf(item, attribute);
   if (found === undefined) return fail('type', attribute, 'is missing');
-  if (found.S === undefined || found.S === '') return fail('type', attribute, `is ${shown(found)}, not a type`);
+  if (found.S === undefined || found.S === '')
+    return fail('type', attribute, `is ${shownAttribute(found)}, not a type`);
   return MAPPED_TYPES.includes(found.S) ? fail('type', attribute, `is '${found.S}', a type that logfold uses`) : found;
 }
 
@@ -208,7 +213,7 @@ function wholeNumberIn(part: MappingPart, name: string, item: StoredItem, fail: 
   if (found === undefined) return fail(part, name, 'is missing');
   return Number.isSafeInteger(wholeNumber(found.N ?? ''))
     ? found
-    : fail(part, name, `is ${shown(found)}, not a whole Number from 0`);
+    : fail(part, name, `is ${shownAttribute(found)}, not a whole Number from 0`);
 }
 
 /** In logfold's schema a String is JSON text, and Binary is MessagePack. */
@@ -255,11 +260,11 @@ function unnamedAttributes({ names }: SchemaMapping, item: StoredItem): Attribut
 }
 
 function jsonText(found: StoredAttribute, attribute: string, fail: Fail): StoredAttribute {
-  if (found.S === undefined) return fail('body', attribute, `is ${shown(found)}, not a String with JSON`);
+  if (found.S === undefined) return fail('body', attribute, `is ${shownAttribute(found)}, not a String with JSON`);
   try {
     parseJson(found.S);
   } catch (cause) {
-    return fail('body', attribute, `is ${shown(found)}, which is not JSON: ${textOf(cause)}`, cause);
+    return fail('body', attribute, `is ${shownAttribute(found)}, which is not JSON: ${textOf(cause)}`, cause);
   }
   return found;
 }

@@ -1,5 +1,6 @@
 import { parseJson } from '../codec/json.ts';
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
+import type { TimeFormat } from '../mapping/schema-mapping.ts';
 import type { TableKeys } from './table-sample.ts';
 
 /** The part of a mapping that says what the attributes of an item mean. */
@@ -9,8 +10,6 @@ export interface AttributeRoles {
   readonly time?: { readonly name: string; readonly format: TimeFormat };
   readonly body: string | { readonly name: string; readonly format: 'json' } | { readonly item: true };
 }
-
-type TimeFormat = 'iso' | 's' | 'ms';
 
 // The names that event logs use, the most usual first. A name matches in any case, with or without
 // underscores.

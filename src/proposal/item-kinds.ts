@@ -24,7 +24,7 @@ export interface ItemKind {
 }
 
 /** Between the parts of a key. */
-const SEPARATOR = /[#|:/~@]/;
+const PART_SEPARATOR = /[#|:/~@]/;
 const WEAK_SEPARATOR = /[-_.]/;
 const LETTERS = /^[A-Za-z][A-Za-z_-]*$/;
 const ID = '{id}';
@@ -84,7 +84,7 @@ function partitionPatterns(texts: readonly string[]): (text: string) => string {
 
 /** A partition key up to its first separator; undefined if it has none. */
 function prefixOf(text: string): string | undefined {
-  const end = text.search(SEPARATOR);
+  const end = text.search(PART_SEPARATOR);
   if (end > 0) return text.slice(0, end + 1);
   const weak = text.search(WEAK_SEPARATOR);
   return weak > 0 && weak < text.length - 1 ? text.slice(0, weak + 1) : undefined;
@@ -92,7 +92,7 @@ function prefixOf(text: string): string | undefined {
 
 function isLiteral(prefix: string, keys: number, all: number): boolean {
   if (prefix === '') return false;
-  if (!SEPARATOR.test(prefix)) return keys >= MANY_KEYS && LETTERS.test(prefix.slice(0, -1));
+  if (!PART_SEPARATOR.test(prefix)) return keys >= MANY_KEYS && LETTERS.test(prefix.slice(0, -1));
   return LETTERS.test(prefix.slice(0, -1)) || (keys === all && keys > 1);
 }
 
@@ -101,7 +101,7 @@ function longerPrefix(prefix: string, texts: readonly string[]): string {
   const [first = ''] = texts;
   for (let longer = prefix; texts.length > 1; ) {
     const rest = prefixOf(first.slice(longer.length));
-    if (rest === undefined || !SEPARATOR.test(rest)) return longer;
+    if (rest === undefined || !PART_SEPARATOR.test(rest)) return longer;
     const next = longer + rest;
     if (!texts.every((text) => text.startsWith(next) && text.length > next.length)) return longer;
     longer = next;

@@ -1,6 +1,6 @@
 import type { StoredItem } from '../log/attribute.ts';
 import type { ItemKind } from './item-kinds.ts';
-import { keyText, type TableKeys } from './table-sample.ts';
+import { shownItemKey, type TableKeys } from './table-sample.ts';
 
 /** Items that a mapping cannot turn into entries, with one reason. */
 export interface Misfit {
@@ -34,7 +34,7 @@ export class Misfits {
     return Array.from(this.#found, ([reason, { items, othersGoOn }]) => ({
       reason,
       count: items.length,
-      items: items.slice(0, SHOWN_ITEMS).map((item) => keyText(this.#keys, item)),
+      items: items.slice(0, SHOWN_ITEMS).map((item) => shownItemKey(this.#keys, item)),
       othersGoOn,
     }));
   }
@@ -47,7 +47,7 @@ export interface NumberedItem {
 }
 
 /** The items of a whole partition with their numbers, in order; items without one are left out. */
-export function numbered(
+export function numberedItems(
   items: readonly StoredItem[],
   numberOf: (item: StoredItem) => number | undefined,
 ): NumberedItem[] {

@@ -7,8 +7,8 @@ import { type MappingDocument, parseMapping, type SchemaMapping } from '../mappi
 import { toEntryItem } from '../mapping/translate.ts';
 import { type AttributeRoles, attributeRoles } from './attribute-roles.ts';
 import { describeSort, type ItemKind, itemKinds } from './item-kinds.ts';
-import { digitsIn, type Misfit, Misfits, type NumberedItem, numbered, numberReader } from './misfits.ts';
-import { keyText, keyTextOf, type TableKeys, type TableSample } from './table-sample.ts';
+import { digitsIn, type Misfit, Misfits, type NumberedItem, numberedItems, numberReader } from './misfits.ts';
+import { keyTextOf, shownItemKey, type TableKeys, type TableSample } from './table-sample.ts';
 
 /** A mapping as JSON, with the attributes that the sample shows. */
 export type ProposedMapping = MappingDocument & AttributeRoles;
@@ -57,7 +57,7 @@ export function propose(sample: TableSample): Proposal {
     sortKey: describeSort(kind.sort),
     items: kind.items.length,
     partitions: kind.byPartition.size,
-    example: kind.items[0] === undefined ? '' : keyText(keys, kind.items[0]),
+    example: kind.items[0] === undefined ? '' : shownItemKey(keys, kind.items[0]),
     isLog: kind === log && mapping !== undefined,
   });
   const misfits = new Misfits(keys);
@@ -89,7 +89,7 @@ export function partitionsToRead(
   for (let place = 0; chosen.size < limit && ranked.some((partitions) => partitions.length > place); place++) {
     for (const partitions of ranked) {
       const item = partitions[place]?.[0];
-      if (item !== undefined && chosen.size < limit) chosen.set(keyText({ ...keys, sort: undefined }, item), item);
+      if (item !== undefined && chosen.size < limit) chosen.set(shownItemKey({ ...keys, sort: undefined }, item), item);
     }
   }
   return [...chosen.values()];
@@ -148,7 +148,7 @@ function eventKind(sample: TableSample, kinds: readonly ItemKind[]): ItemKind | 
   if (keys.partition.type === 'N' || keys.sort === undefined || keys.sort.type === 'B') return undefined;
   const weight = (kind: ItemKind): number => {
     const numberOf = numberReader(keys, kind);
-    const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
+    const logs = wholeLogs(sample, kind).map((items) => numberedItems(items, numberOf));
     const steps = logs.flatMap((log) => log.slice(1).map(({ number }, i) => number - (log[i]?.number ?? 0)));
     const even = steps.filter((step) => step === 1).length;
     return kind.items.length * (steps.length === 0 ? 0.5 : (0.1 + even) / steps.length);
@@ -185,7 +185,7 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
   const roles = attributeRoles({ keys, ttl, items: kind.items, numberOf, constantType });
   const pattern = sortPattern(keys, kind, misfits);
   if (pattern === 'unpadded') return undefined;
-  const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
+  const logs = wholeLogs(sample, kind).map((items) => numberedItems(items, numberOf));
   if (hasHeadItems(logs, roles, misfits)) return undefined;
   const first = findNumbering(logs, misfits);
   const stamped = kind.items.filter((item) => ttl !== undefined && Object.hasOwn(item, ttl));

@@ -23,7 +23,7 @@ export interface TableSample {
 }
 
 /** A key as people read it: `order#123, 17`. */
-export function keyText({ partition, sort }: TableKeys, item: StoredItem): string {
+export function shownItemKey({ partition, sort }: TableKeys, item: StoredItem): string {
   const texts = [partition, ...(sort === undefined ? [] : [sort])].map(({ name }) => attributeText(item[name]));
   return texts.join(', ');
 }

@@ -71,7 +71,7 @@ export const DEFAULT_POLICY: RetentionPolicy = {
 /** With a shorter grace period, in seconds, a collection may remove the base of a running build. */
 export const MIN_GRACE_SECONDS = 3600;
 
-const DAY_MS = 24 * 3600 * 1000;
+const MS_PER_DAY = 24 * 3600 * 1000;
 
 /**
  * Validates a policy.
@@ -140,7 +140,7 @@ function keptUntil(segments: readonly Segment[], at: number, { keepSegments, kee
   if (segment === undefined || next === undefined || last === undefined) return Number.POSITIVE_INFINITY;
   // The clocks of two clients, one of which may be far behind.
   const closedMs = Math.max(segment.created, next.created) * 1000;
-  return closedMs + keepDays * DAY_MS;
+  return closedMs + keepDays * MS_PER_DAY;
 }
 
 /**

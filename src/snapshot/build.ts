@@ -244,7 +244,7 @@ async function buildFrom(
  */
 type ReadBefore = PromiseSettledResult<LastItem | undefined>;
 
-interface Folded {
+interface FoldedEntries {
   readonly at: Position;
   readonly reached: Position;
   readonly before: ReadBefore;
@@ -260,7 +260,7 @@ interface Folded {
 async function lastItemOf(
   deps: BuildDeps,
   log: LogId,
-  { at, reached, before, lastFolded }: Folded,
+  { at, reached, before, lastFolded }: FoldedEntries,
 ): Promise<Uint8Array | undefined> {
   const isPart = comparePositions(reached, at) < 0;
   // In logfold's own schema a snapshot leaves with the entries of its log, and progress does not.

@@ -135,14 +135,14 @@ async function foldLoaded(draft: Draft, entry: Entry, bodies: BodiesAhead, optio
   await foldBody(draft, options.reducer, { entry, body, file, where });
 }
 
-interface Loaded {
+interface LoadedEntry {
   readonly entry: Entry;
   readonly body: Value;
   readonly file: EntryFile | undefined;
   readonly where: Where;
 }
 
-function foldBody(draft: Draft, reducer: Reducer, loaded: Loaded): Promise<void> | undefined {
+function foldBody(draft: Draft, reducer: Reducer, loaded: LoadedEntry): Promise<void> | undefined {
   const { entry, body, file, where } = loaded;
   const seen = toFoldEntry(entry, body, file);
   draft.use.open(where);
@@ -164,7 +164,7 @@ export function toFoldEntry(entry: Entry, body: Value, file: FoldFile | undefine
   return { position, created, type, version, body, file, metadata: metadata && copyMetadata(metadata) };
 }
 
-async function finish(draft: Draft, reducer: Reducer, { where, file }: Loaded, folding: unknown): Promise<void> {
+async function finish(draft: Draft, reducer: Reducer, { where, file }: LoadedEntry, folding: unknown): Promise<void> {
   try {
     await folding;
     await draft.checkEntry();

@@ -163,7 +163,7 @@ function canonical(attribute: StoredAttribute | undefined): Value {
   if (N !== undefined) return ['N', N];
   if (B !== undefined) return ['B', new Uint8Array(B)];
   if (BOOL !== undefined) return ['BOOL', BOOL];
-  if (M !== undefined) return ['M', canonicalItem(M)];
+  if (M !== undefined) return ['M', canonicalForm(M)];
   if (L !== undefined) return ['L', L.map(canonical)];
   if (SS !== undefined) return ['SS', [...SS].sort()];
   if (NS !== undefined) return ['NS', [...NS].sort()];
@@ -171,7 +171,7 @@ function canonical(attribute: StoredAttribute | undefined): Value {
   return ['NULL'];
 }
 
-function canonicalItem(item: StoredItem): Value {
+function canonicalForm(item: StoredItem): Value {
   const record: Record<string, Value> = {};
   for (const name of Object.keys(item)) setKey(record, name, canonical(item[name]));
   return record;

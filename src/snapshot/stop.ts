@@ -97,7 +97,7 @@ export function contains(snapshot: Position, { segment, entry }: Stop): boolean 
 }
 
 /** Whether the log is stopped at the Snapshot entry of this position, because its root is wrong. */
-export function isAt(snapshot: Position, { segment, entry }: Stop): boolean {
+export function isStopAt(snapshot: Position, { segment, entry }: Stop): boolean {
   return segment === snapshot.segment && entry === snapshot.entry;
 }
 

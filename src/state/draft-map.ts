@@ -4,7 +4,7 @@ import { type BufferedTree, getMerged, mergedItems, mergedKeys, mergedValues } f
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { type KeySet, keysInSet } from '../tree/key-set.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
-import { type Item, itemAtOffset, type KeyRange, type RangeRead, type WeighedItem } from '../tree/read.ts';
+import { itemAtOffset, type KeyRange, type MapItem, type RangeRead, type WeighedItem } from '../tree/read.ts';
 import { treeCount, treeWeight } from '../tree/tree.ts';
 import type { DraftUse } from './draft-use.ts';
 import type { EditedMap, MapUse } from './edited-map.ts';
@@ -92,7 +92,7 @@ export class EditableMap implements MapUse {
    * The items of a range in order of key, as they are at the first call of `next`.
    * @throws KeyInvalidError if a bound has the other kind of keys
    */
-  async *items(range: RangeRead = {}): AsyncGenerator<Item> {
+  async *items(range: RangeRead = {}): AsyncGenerator<MapItem> {
     this.#checkBounds(range);
     const items = await this.#use.run(async () => mergedValues(this.#map.store, await this.#applied(), range));
     try {

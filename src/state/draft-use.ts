@@ -17,7 +17,7 @@ const DAMAGE = [ChunkMissingError, ChunkCorruptError, ExternalMissingError, Exte
 const FOR_EVER = new Promise<never>(() => undefined);
 
 /** Indexes of {@link DraftUse.marks}. */
-export const MARK = { steps: 0, working: 1, operations: 2 } as const;
+export const USE_MARK = { steps: 0, working: 1, operations: 2 } as const;
 
 /**
  * Controls who may use a draft. At first everyone may. During a fold only the reducer may, until
@@ -29,7 +29,7 @@ export class DraftUse {
    * Counters that another thread may read: {@link steps}, folds running, operations running. A
    * watch shares one array among all drafts.
    */
-  marks: Int32Array = new Int32Array(Object.keys(MARK).length);
+  marks: Int32Array = new Int32Array(Object.keys(USE_MARK).length);
   /** Called if the draft is used after the end of the build. The late edit has no effect. */
   onLate: ((error: FoldFailedError) => void) | undefined;
   #state: 'free' | 'folding' | 'closed' | 'over' | 'frozen' = 'free';
@@ -69,13 +69,13 @@ export class DraftUse {
     this.#state = 'folding';
     this.#fold++;
     this.step();
-    this.#mark(MARK.working, 1);
+    this.#mark(USE_MARK.working, 1);
   }
 
   /** Counts progress of the current fold. */
   step(): void {
     this.#steps++;
-    this.#mark(MARK.steps, 1);
+    this.#mark(USE_MARK.steps, 1);
   }
 
   /**
@@ -96,8 +96,8 @@ export class DraftUse {
 
   /** Ends the fold without checks. Work that it left behind has no effect from now on. */
   shut(): void {
-    if (this.#state === 'folding') this.#mark(MARK.working, -1);
-    this.#mark(MARK.operations, -this.#operations);
+    if (this.#state === 'folding') this.#mark(USE_MARK.working, -1);
+    this.#mark(USE_MARK.operations, -this.#operations);
     this.#operations = 0;
     this.#state = 'closed';
   }
@@ -152,7 +152,7 @@ export class DraftUse {
     }
     const fold = this.#fold;
     this.#operations++;
-    this.#mark(MARK.operations, 1);
+    this.#mark(USE_MARK.operations, 1);
     try {
       return await operation();
     } catch (error) {
@@ -161,7 +161,7 @@ export class DraftUse {
     } finally {
       if (this.#state !== 'folding' || fold !== this.#fold) await FOR_EVER;
       this.#operations--;
-      this.#mark(MARK.operations, -1);
+      this.#mark(USE_MARK.operations, -1);
     }
   }
 

@@ -3,7 +3,7 @@ import { UsageError } from '../errors.ts';
 import { type BufferedTree, findMerged, getMerged, mergedValues } from '../tree/buffered-tree.ts';
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { type Item, type KeyRange, READ_AHEAD } from '../tree/read.ts';
+import { type KeyRange, type MapItem, READ_AHEAD } from '../tree/read.ts';
 import { treeCount } from '../tree/tree.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
@@ -70,7 +70,7 @@ export class FrozenMap {
    * range ahead, and none after the limit.
    * @throws UsageError if a bound has the other kind of keys, or the limit is not a whole number
    */
-  range({ from, to, limit = Number.POSITIVE_INFINITY }: LimitedRange = {}): AsyncGenerator<Item, undefined> {
+  range({ from, to, limit = Number.POSITIVE_INFINITY }: LimitedRange = {}): AsyncGenerator<MapItem, undefined> {
     for (const bound of [from, to]) if (bound !== undefined) this.#checkKey(bound);
     if (!(limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY))) {
       throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number of at least 0`);
@@ -78,7 +78,7 @@ export class FrozenMap {
     return this.#items({ from, to }, limit);
   }
 
-  async *#items(range: KeyRange, limit: number): AsyncGenerator<Item, undefined> {
+  async *#items(range: KeyRange, limit: number): AsyncGenerator<MapItem, undefined> {
     if (this.#map === undefined || limit === 0) return;
     let count = 0;
     const read = { ...range, ahead: READ_AHEAD, wanted: limit };

@@ -1,7 +1,7 @@
 import { equalBytes } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
 import type { Value } from '../codec/value.ts';
-import { type Difference, diffMerged, emptyBufferedTree, isSameMap, type StoredMap } from '../tree/buffered-tree.ts';
+import { diffMerged, emptyBufferedTree, isSameMap, type MapDifference, type StoredMap } from '../tree/buffered-tree.ts';
 import type { Key } from '../tree/key.ts';
 import type { FrozenState } from './frozen-state.ts';
 import { RESERVED_MAPS } from './state.ts';
@@ -15,7 +15,7 @@ export interface MetaChange {
 }
 
 /** A key of a map whose value differs. An absent value is missing in that state. */
-export interface ItemChange {
+export interface MapChange {
   readonly kind: 'item';
   readonly map: string;
   readonly key: Key;
@@ -31,7 +31,7 @@ export interface ItemChange {
 export async function* diffStates(
   before: FrozenState,
   after: FrozenState,
-): AsyncGenerator<MetaChange | ItemChange, undefined> {
+): AsyncGenerator<MetaChange | MapChange, undefined> {
   yield* diffMeta(before, after);
   const names = new Set([...before.mapNames, ...after.mapNames]);
   for (const map of [...names].sort()) {
@@ -78,7 +78,7 @@ export async function* diffMaps(
   before: FrozenState,
   after: FrozenState,
   name: string,
-): AsyncGenerator<Difference, undefined> {
+): AsyncGenerator<MapDifference, undefined> {
   const [old, now] = [before.state.maps.get(name), after.state.maps.get(name)];
   const kinds = new Set([old, now].flatMap((map) => (map === undefined ? [] : [map.kind])));
   for (const kind of kinds) {

@@ -1,16 +1,16 @@
 import { equalBytes } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
-import { type DifferentPlaces, diffPlaces, type Place } from './diff.ts';
+import { type DifferentPlaces, diffPlaces, type LeafPlace } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
 import { itemWeight, type Leaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import {
   findItem,
-  type Item,
   inAdvance,
   inlineValue,
   leafValue,
+  type MapItem,
   type RangeRead,
   READ_AHEAD,
   rangeSlices,
@@ -134,9 +134,13 @@ export async function* mergedKeys(store: NodeStore, map: BufferedTree): AsyncGen
 }
 
 /** The items of a range in order of key, including buffered edits. */
-export async function* mergedValues(store: NodeStore, map: BufferedTree, range: RangeRead = {}): AsyncGenerator<Item> {
+export async function* mergedValues(
+  store: NodeStore,
+  map: BufferedTree,
+  range: RangeRead = {},
+): AsyncGenerator<MapItem> {
   const { ahead = 0, wanted = Number.POSITIVE_INFINITY } = range;
-  const loading: Promise<Item>[] = [];
+  const loading: Promise<MapItem>[] = [];
   let count = 0;
   for await (const encoded of mergedItems(store, map, range)) {
     count++;
@@ -165,7 +169,7 @@ export interface StoredMap {
 /**
  * One key whose value differs. `before` is absent if the item was added, `after` if it was removed.
  */
-export interface Difference {
+export interface MapDifference {
   readonly key: Key;
   readonly before?: Value;
   readonly after?: Value;
@@ -179,7 +183,7 @@ const KEYS_AHEAD = 64;
  * the chunks that the versions do not share, and the leaves of the items that differ. Ignores
  * weights.
  */
-export async function* diffMerged(before: StoredMap, after: StoredMap): AsyncGenerator<Difference, undefined> {
+export async function* diffMerged(before: StoredMap, after: StoredMap): AsyncGenerator<MapDifference, undefined> {
   const different = inAdvance(differentKeys(before, after), KEYS_AHEAD, (places) => effectiveItems(before, places));
   async function* changed(): AsyncGenerator<EffectiveItems> {
     for await (const items of different) if (!isSameValue(items.before, items.after)) yield items;
@@ -246,16 +250,16 @@ async function effectiveItems(
   const buffered = buffer ?? both(await findItem(store, either.buffer, key));
   const isHidden = buffered.before !== undefined && buffered.after !== undefined;
   const written = isHidden ? {} : (tree ?? both(await findItem(store, either.tree, key)));
-  const visible = (place: Place | undefined): EncodedItem | undefined =>
+  const visible = (place: LeafPlace | undefined): EncodedItem | undefined =>
     place === undefined || isTombstone(valueBytes(place.leaf, place.index)) ? undefined : { key, ...place };
   return { key, before: visible(buffered.before ?? written.before), after: visible(buffered.after ?? written.after) };
 }
 
-function both(place: Place | undefined): Omit<DifferentPlaces, 'key'> {
+function both(place: LeafPlace | undefined): Omit<DifferentPlaces, 'key'> {
   return { before: place, after: place };
 }
 
-async function toItem(store: NodeStore, { key, leaf, index }: EncodedItem): Promise<Item> {
+async function toItem(store: NodeStore, { key, leaf, index }: EncodedItem): Promise<MapItem> {
   return { key, value: await leafValue(store, leaf, index) };
 }
 

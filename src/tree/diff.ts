@@ -12,7 +12,7 @@ export interface StoredTree {
   readonly tree: Tree;
 }
 
-export interface Place {
+export interface LeafPlace {
   readonly leaf: Leaf;
   readonly index: number;
 }
@@ -23,8 +23,8 @@ export interface Place {
  */
 export interface DifferentPlaces {
   readonly key: Key;
-  readonly before?: Place | undefined;
-  readonly after?: Place | undefined;
+  readonly before?: LeafPlace | undefined;
+  readonly after?: LeafPlace | undefined;
 }
 
 interface Placed {
@@ -87,7 +87,7 @@ function isSame(a: NodeRef, b: NodeRef): boolean {
 async function* mergeItems(left: Items, right: Items): AsyncGenerator<DifferentPlaces, undefined> {
   let [a, b] = [(await left.next()).value, (await right.next()).value];
   while (a !== undefined || b !== undefined) {
-    const [aKey, bKey] = [a === undefined ? undefined : keyOf(a), b === undefined ? undefined : keyOf(b)];
+    const [aKey, bKey] = [a === undefined ? undefined : keyInLeaf(a), b === undefined ? undefined : keyInLeaf(b)];
     if (aKey !== undefined && (bKey === undefined || aKey < bKey)) {
       yield { key: aKey, before: a };
       a = (await left.next()).value;
@@ -95,24 +95,24 @@ async function* mergeItems(left: Items, right: Items): AsyncGenerator<DifferentP
       yield { key: bKey, after: b };
       b = (await right.next()).value;
     } else if (a !== undefined && b !== undefined) {
-      if (!isSameItem(a, b)) yield { key: keyOf(a), before: a, after: b };
+      if (!isSameItem(a, b)) yield { key: keyInLeaf(a), before: a, after: b };
       [a, b] = [(await left.next()).value, (await right.next()).value];
     }
   }
 }
 
-function keyOf({ leaf, index }: Place): Key {
+function keyInLeaf({ leaf, index }: LeafPlace): Key {
   return at(leaf.keys, index);
 }
 
-function isSameItem(a: Place, b: Place): boolean {
+function isSameItem(a: LeafPlace, b: LeafPlace): boolean {
   return (
     equalBytes(valueBytes(a.leaf, a.index), valueBytes(b.leaf, b.index)) &&
     itemWeight(a.leaf, a.index) === itemWeight(b.leaf, b.index)
   );
 }
 
-type Items = AsyncGenerator<Place, undefined>;
+type Items = AsyncGenerator<LeafPlace, undefined>;
 
 async function* leafItems(store: NodeStore, places: readonly Placed[]): Items {
   for await (const leaf of inAdvance(places, READ_AHEAD, ({ ref }) => store.load(ref))) {

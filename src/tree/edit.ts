@@ -30,7 +30,7 @@ interface InnerEdits {
 }
 
 /** New nodes, each with its first key. */
-interface Made {
+interface MadeNodes {
   readonly keys: Key[];
   readonly children: NodeRef[];
 }
@@ -73,7 +73,7 @@ export async function editTree(
   options: EditOptions = {},
 ): Promise<Tree> {
   if (edits.keys.length === 0) return tree;
-  const made: Made = { keys: [], children: [] };
+  const made: MadeNodes = { keys: [], children: [] };
   const emit = (key: Key, ref: NodeRef): void => {
     made.keys.push(key);
     made.children.push(ref);
@@ -94,7 +94,7 @@ export async function removeChildren(store: NodeStore, tree: Tree, level: number
 /** Edits a tree from one inner level up to its top. */
 async function editFrom(store: NodeStore, tree: Tree, firstLevel: number, edits: InnerEdits): Promise<Tree> {
   const topLevel = tree.top?.level ?? 0;
-  const made: Made = { keys: [], children: [] };
+  const made: MadeNodes = { keys: [], children: [] };
   const emit = (key: Key, ref: NodeRef): void => {
     made.keys.push(key);
     made.children.push(ref);
@@ -116,7 +116,7 @@ async function editLevel(
   store: NodeStore,
   top: Node | undefined,
   editor: LevelEditor,
-  made: Made & { readonly save?: ((refs: readonly NodeRef[]) => Promise<void>) | undefined },
+  made: MadeNodes & { readonly save?: ((refs: readonly NodeRef[]) => Promise<void>) | undefined },
 ): Promise<InnerEdits> {
   const keys: Key[] = [];
   const children: (NodeRef | undefined)[] = [];
@@ -150,14 +150,14 @@ async function editLevel(
   return { keys, children };
 }
 
-function takeAll(made: Made): Made {
+function takeAll(made: MadeNodes): MadeNodes {
   return { keys: made.keys.splice(0), children: made.children.splice(0) };
 }
 
 /**
  * Appends, in order of key, a deletion for each removed key and a put for each new key; a put wins.
  */
-function mergeChanges(gone: readonly Key[], came: Made, keys: Key[], children: (NodeRef | undefined)[]): void {
+function mergeChanges(gone: readonly Key[], came: MadeNodes, keys: Key[], children: (NodeRef | undefined)[]): void {
   let next = 0;
   for (const [i, key] of came.keys.entries()) {
     while (next < gone.length && at(gone, next) < key) {
@@ -182,7 +182,7 @@ async function growTop(store: NodeStore, changes: InnerEdits, firstLevel: number
   let nodes = changes.children.filter((child) => child !== undefined);
   let keys = changes.keys.filter((_, i) => changes.children[i] !== undefined);
   for (let level = firstLevel; nodes.length > 1; level++) {
-    const made: Made = { keys: [], children: [] };
+    const made: MadeNodes = { keys: [], children: [] };
     const builder = new InnerBuilder(store.shape, level, (key, ref) => {
       made.keys.push(key);
       made.children.push(ref);
@@ -227,7 +227,8 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
         if (leaf !== undefined) builder.copy(leaf, copied, index);
         copied = found ? index + 1 : index;
         if (!deletes) put(edit);
-        changed = changed || (found && leaf !== undefined ? deletes || !sameItem(leaf, index, edits, edit) : !deletes);
+        changed =
+          changed || (found && leaf !== undefined ? deletes || !isSameEdit(leaf, index, edits, edit) : !deletes);
       }
       if (leaf !== undefined) builder.copy(leaf, copied, leaf.keys.length);
       return changed;
@@ -235,7 +236,7 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
   };
 }
 
-function sameItem(leaf: Leaf, index: number, edits: LeafEdits, edit: number): boolean {
+function isSameEdit(leaf: Leaf, index: number, edits: LeafEdits, edit: number): boolean {
   const from = index === 0 ? 0 : uint32At(leaf.ends, index - 1);
   const length = uint32At(leaf.ends, index) - from;
   const start = float64At(edits.starts, edit);

@@ -168,7 +168,7 @@ export function readNumber(key: string, start: number): ReadNumber {
 }
 
 /** The number after a prefix of a key; undefined if the key does not have the prefix. */
-export function numberAfter(prefix: string, key: Key): number | undefined {
+export function numberInKey(prefix: string, key: Key): number | undefined {
   if (typeof key !== 'string' || !key.startsWith(prefix) || key.length === prefix.length) return undefined;
   return readNumber(key, prefix.length).number;
 }

@@ -71,7 +71,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     for (let i = from; i < to; i++) {
       const key = keyAt(keys, i);
       const end = uint32At(ends, i);
-      const length = itemBytes(key, end - start);
+      const length = treeItemBytes(key, end - start);
       start = end;
       if (weighs) this.#weigh(count, itemWeight(source, i));
       ownEnds[count] = end + moved;
@@ -173,7 +173,7 @@ export class InnerBuilder implements NodeBuilder<Inner> {
   }
 }
 
-/** The size of nodes, in bytes as {@link itemBytes} counts them. */
+/** The size of nodes, in bytes as {@link treeItemBytes} counts them. */
 export interface NodeShape {
   /** A node has at least this many bytes, except for the last node of a level. */
   readonly minBytes: number;
@@ -199,7 +199,7 @@ export function meanNodeBytes({ minBytes, spreadBytes }: NodeShape): number {
  * The size of an item within its node, in bytes. Depends on the item alone, so edit history has no
  * influence.
  */
-export function itemBytes(key: Key, payloadBytes: number): number {
+export function treeItemBytes(key: Key, payloadBytes: number): number {
   return (typeof key === 'number' ? 2 : key.length + 1) + payloadBytes;
 }
 
@@ -214,7 +214,7 @@ export function itemBytes(key: Key, payloadBytes: number): number {
  */
 export class NodeSplitter {
   readonly shape: NodeShape;
-  /** The size of the node so far, in bytes as {@link itemBytes} counts them. */
+  /** The size of the node so far, in bytes as {@link treeItemBytes} counts them. */
   size = 0;
   readonly #level: number;
   readonly #chance: number;
@@ -230,7 +230,7 @@ export class NodeSplitter {
    * @returns whether the node ends after it
    */
   endsAfter(key: Key, payloadBytes: number): boolean {
-    const bytes = itemBytes(key, payloadBytes);
+    const bytes = treeItemBytes(key, payloadBytes);
     this.size += bytes;
     const ends = this.size >= this.shape.minBytes && this.endsAt(this.size, key, bytes);
     if (ends) this.size = 0;

@@ -4,7 +4,7 @@ import { memoryBytes, type Node } from './node.ts';
 
 const DEFAULT_CACHE_BYTES = 8 * 1024 * 1024;
 /** Approximate memory of an item besides its content, in bytes. */
-const ITEM_BYTES = 200;
+const CACHED_ITEM_BYTES = 200;
 /** Approximate memory of a text besides its characters, in bytes. */
 const TEXT_BYTES = 24;
 
@@ -82,7 +82,7 @@ export class NodeCache {
   }
 
   addValue(id: ChunkId, canonical: Uint8Array): void {
-    this.#add(valueKey(id), canonical, canonical.length + ITEM_BYTES);
+    this.#add(valueKey(id), canonical, canonical.length + CACHED_ITEM_BYTES);
   }
 
   #use(key: string): Node | Uint8Array | undefined {

@@ -120,7 +120,7 @@ export function decodeNode(canonical: Uint8Array): Node {
   const reader = new ByteReader(canonical);
   const parts = readArrayHeader(reader);
   const level = readInteger(reader);
-  const keys = readKeys(reader);
+  const keys = readNodeKeys(reader);
   const plain = level === 0 ? 3 : 4;
   if (parts !== plain && parts !== plain + 1) throw notANode(`it has ${parts} parts`);
   const weighted = parts > plain;
@@ -172,7 +172,7 @@ function readInner(reader: ByteReader, level: number, keys: Key[], weighted: boo
 }
 
 /** The keys of a node: at least one, all of one kind, strictly ascending. */
-function readKeys(reader: ByteReader): Key[] {
+function readNodeKeys(reader: ByteReader): Key[] {
   const length = readArrayHeader(reader);
   const keys: Key[] = [];
   let previous: Key | undefined;

@@ -2,7 +2,7 @@ import { KeyInvalidError } from '../errors.ts';
 import { at, keyAt, uint32At } from './array.ts';
 import type { BufferedTree } from './buffered-tree.ts';
 import { EDITS_AT_ONCE, editTree, type LeafEdits, removeChildren } from './edit.ts';
-import { boundText, type Key, type KeyKind, lowerBound, numberAfter, sortedUnique } from './key.ts';
+import { boundText, type Key, type KeyKind, lowerBound, numberInKey, sortedUnique } from './key.ts';
 import { type KeySet, type KeySpan, keysInSet, laterKey } from './key-set.ts';
 import { isLeaf } from './node.ts';
 import type { NodeStore } from './node-store.ts';
@@ -64,7 +64,7 @@ class NumberedGroup implements DeleteGroup {
   }
 
   deletes(key: Key, edits: number): boolean {
-    const number = numberAfter(this.#prefix, key);
+    const number = numberInKey(this.#prefix, key);
     return number !== undefined && this.#numbers.deletes(number, edits);
   }
 
@@ -72,7 +72,7 @@ class NumberedGroup implements DeleteGroup {
     const start = lowerBound(keys, this.#prefix);
     const numbers: number[] = [];
     for (let i = start; i < keys.length; i++) {
-      const number = numberAfter(this.#prefix, keyAt(keys, i));
+      const number = numberInKey(this.#prefix, keyAt(keys, i));
       if (number === undefined) break;
       numbers.push(number);
     }
@@ -80,7 +80,7 @@ class NumberedGroup implements DeleteGroup {
   }
 
   next(key: Key): KeySpan | undefined {
-    const number = key <= this.#prefix ? 0 : numberAfter(this.#prefix, key);
+    const number = key <= this.#prefix ? 0 : numberInKey(this.#prefix, key);
     const span = number === undefined ? undefined : this.#numbers.next(number);
     if (span === undefined || Number(span.from) > Number.MAX_SAFE_INTEGER) return undefined;
     return { from: this.#prefix + boundText(Number(span.from)), to: this.#prefix + boundText(Number(span.to)) };

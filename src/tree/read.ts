@@ -9,13 +9,13 @@ import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef, val
 import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
 
-export interface Item {
+export interface MapItem {
   readonly key: Key;
   readonly value: Value;
 }
 
 /** An item found by weight. */
-export interface WeighedItem extends Item {
+export interface WeighedItem extends MapItem {
   readonly weight: number;
   /** Sum of the weights of all items before this one. */
   readonly start: number;

@@ -4,7 +4,7 @@ import { type BufferedTree, isFlushed, isTombstoneAt, TOMBSTONE, withoutBuffer }
 import { EDITS_AT_ONCE, type EditOptions, editTree, type LeafEdits } from './edit.ts';
 import { type Key, lowerBound } from './key.ts';
 import { isLeaf } from './node.ts';
-import { itemBytes, meanNodeBytes, type NodeShape } from './node-builder.ts';
+import { meanNodeBytes, type NodeShape, treeItemBytes } from './node-builder.ts';
 import type { NodeStore } from './node-store.ts';
 import { childIndex, type LeafSlice, LevelCursor, rangeSlices } from './read.ts';
 import type { Tree } from './tree.ts';
@@ -16,7 +16,7 @@ import type { Tree } from './tree.ts';
 const TYPICAL_SHARE = 0.01;
 
 /**
- * The number of buffered bytes (as {@link itemBytes} counts) from which it is worth writing a
+ * The number of buffered bytes (as {@link treeItemBytes} counts) from which it is worth writing a
  * leaf.
  *
  * A chunk costs a PUT, $0.000005 at S3's list price in us-east-1. It also costs storage until
@@ -36,7 +36,7 @@ export function flushThresholdBytes(shape: NodeShape): number {
 }
 
 /** The edits of one leaf's range, `from` up to but not including `to`. */
-interface LeafGroup extends Span {
+interface LeafGroup extends EditRange {
   /** First key of the leaf's range; undefined for the first leaf. */
   readonly start: Key | undefined;
   /** First key after the leaf's range; undefined for the last leaf. */
@@ -125,12 +125,12 @@ function splitEdits(
   return { written: written.edits(), buffered: buffered.edits() };
 }
 
-/** The size of edits in the buffer, as {@link itemBytes} counts. */
-function editBytes(edits: LeafEdits, { from, to }: Span): number {
+/** The size of edits in the buffer, as {@link treeItemBytes} counts. */
+function editBytes(edits: LeafEdits, { from, to }: EditRange): number {
   let bytes = 0;
   for (let i = from; i < to; i++) {
     const length = float64At(edits.ends, i) - float64At(edits.starts, i);
-    bytes += itemBytes(keyAt(edits.keys, i), length === 0 ? TOMBSTONE.length : length);
+    bytes += treeItemBytes(keyAt(edits.keys, i), length === 0 ? TOMBSTONE.length : length);
   }
   return bytes;
 }
@@ -192,12 +192,12 @@ async function slicesInBuffer(
     : Array.fromAsync(rangeSlices(store, buffer, { from: range.start, to: range.end }));
 }
 
-/** The size of buffered edits, as {@link itemBytes} counts. */
+/** The size of buffered edits, as {@link treeItemBytes} counts. */
 function slicesBytes(slices: readonly LeafSlice[]): number {
   let bytes = 0;
   for (const { leaf, from, to } of slices) {
     bytes += uint32At(leaf.ends, to - 1) - (from === 0 ? 0 : uint32At(leaf.ends, from - 1));
-    for (let i = from; i < to; i++) bytes += itemBytes(keyAt(leaf.keys, i), 0);
+    for (let i = from; i < to; i++) bytes += treeItemBytes(keyAt(leaf.keys, i), 0);
   }
   return bytes;
 }
@@ -210,7 +210,7 @@ function editsOf(slices: readonly LeafSlice[], arena: EditArena): EditList | und
   return list;
 }
 
-interface Span {
+interface EditRange {
   readonly from: number;
   readonly to: number;
 }
@@ -258,13 +258,13 @@ class EditList {
   }
 
   /** Adds new edits as they are. */
-  add(edits: LeafEdits, { from, to }: Span): void {
+  add(edits: LeafEdits, { from, to }: EditRange): void {
     for (let i = from; i < to; i++)
       this.#push(keyAt(edits.keys, i), float64At(edits.starts, i), float64At(edits.ends, i));
   }
 
   /** Adds new edits for the buffer: deletions become tombstones. */
-  addToBuffer(edits: LeafEdits, { from, to }: Span): void {
+  addToBuffer(edits: LeafEdits, { from, to }: EditRange): void {
     for (let i = from; i < to; i++) {
       const [start, end] = [float64At(edits.starts, i), float64At(edits.ends, i)];
       if (start !== end) this.#push(keyAt(edits.keys, i), start, end);
@@ -288,7 +288,7 @@ class EditList {
   }
 
   /** Merges older and newer edits; the newer edits win. */
-  addMerged(older: EditList, newer: LeafEdits, { from, to }: Span): void {
+  addMerged(older: EditList, newer: LeafEdits, { from, to }: EditRange): void {
     const old = older.edits();
     let next = 0;
     for (let i = from; i < to; i++) {

@@ -1,7 +1,7 @@
 import { format, getFormatDateInfo, isValidFormat } from 'numfmt';
 import { dateAt } from '../codec/value.ts';
 import { DAY_MS } from './iso-time.ts';
-import type { Attributes, XmlHandler } from './xml-parser.ts';
+import type { XmlAttributes, XmlHandler } from './xml-parser.ts';
 
 /** Formats that a file names only by number (ECMA-376, 18.8.30), as shown in English. */
 const BUILT_IN: Readonly<Record<number, string>> = {
@@ -152,7 +152,7 @@ export class CellFormats implements XmlHandler {
     for (const [id, pattern] of Object.entries(BUILT_IN)) this.#patterns.set(Number(id), pattern);
   }
 
-  open(name: string, { numFmtId = '0', formatCode = GENERAL }: Attributes): void {
+  open(name: string, { numFmtId = '0', formatCode = GENERAL }: XmlAttributes): void {
     if (name === 'numFmts' || name === 'cellXfs') this.#isIn = name;
     else if (name === 'numFmt' && this.#isIn === 'numFmts') this.#patterns.set(Number(numFmtId), formatCode);
     else if (name === 'xf' && this.#isIn === 'cellXfs') this.#styles.push(Number(numFmtId));

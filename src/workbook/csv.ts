@@ -7,7 +7,7 @@ import { decodeText } from './text-decoding.ts';
 import type { RulesNumber } from './typed-text.ts';
 import { typedValue } from './typed-text.ts';
 
-const MAX_COLUMNS = 2 ** 20;
+const MAX_CSV_COLUMNS = 2 ** 20;
 
 const QUOTES_ADVICE = 'Correct the row in the file: quotes around a field are closed, and quotes inside it are doubled';
 const ENCODING_ADVICE = 'Save the file again as CSV in UTF-8';
@@ -128,7 +128,7 @@ class CsvParser {
     if (this.#rowCharacters > MAX_ROW_CHARACTERS) {
       throw this.error(`its texts exceed ${MAX_ROW_CHARACTERS} characters`, QUOTES_ADVICE);
     }
-    if (this.#column >= MAX_COLUMNS) throw this.error(`it has over ${MAX_COLUMNS} fields`, QUOTES_ADVICE);
+    if (this.#column >= MAX_CSV_COLUMNS) throw this.error(`it has over ${MAX_CSV_COLUMNS} fields`, QUOTES_ADVICE);
     this.#held = '';
     this.#in = 'start';
     this.#column++;

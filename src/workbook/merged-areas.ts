@@ -1,6 +1,6 @@
 import { type CellPlace, MAX_XLSX_COLUMNS, parseReference } from './cell-reference.ts';
 import { damagedWorkbook, workbookTooLarge } from './invalid-workbook.ts';
-import { type Attributes, type XmlHandler, XmlParser } from './xml-parser.ts';
+import { type XmlAttributes, type XmlHandler, XmlParser } from './xml-parser.ts';
 
 /** Merged areas of a sheet. */
 const MAX_AREAS = 2 ** 18;
@@ -44,7 +44,7 @@ class MergedAreaParser implements XmlHandler {
   readonly areas: MergedArea[] = [];
   readonly #path: string[] = [];
 
-  open(name: string, { ref = '' }: Attributes): void {
+  open(name: string, { ref = '' }: XmlAttributes): void {
     if (name === NAME && this.#path.length === 2 && this.#path[1] === 'mergeCells') this.#add(ref);
     this.#path.push(name);
   }
@@ -61,12 +61,12 @@ class MergedAreaParser implements XmlHandler {
     const isArea = first !== undefined && last !== undefined && more.length === 0;
     if (!isArea || first.row > last.row || first.column > last.column) throw wrongArea(ref);
     this.areas.push({ first, last });
-    checkCount(this.areas);
+    checkAreaCount(this.areas);
   }
 }
 
 /** @throws WorkbookInvalidError if the areas are too many */
-export function checkCount(areas: readonly MergedArea[]): void {
+export function checkAreaCount(areas: readonly MergedArea[]): void {
   if (areas.length > MAX_AREAS) throw workbookTooLarge(`the sheet has over ${MAX_AREAS} merged areas`);
 }
 

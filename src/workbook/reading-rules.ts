@@ -1,6 +1,6 @@
 import { parseReference } from './cell-reference.ts';
 import { DAY_MS, isoTime, isoTimeOfDay } from './iso-time.ts';
-import { checkCount, findMergedAreas, type MergedArea, wrongArea } from './merged-areas.ts';
+import { checkAreaCount, findMergedAreas, type MergedArea, wrongArea } from './merged-areas.ts';
 import { booleanText } from './typed-text.ts';
 
 /** How the texts in an XLSX file become values. */
@@ -77,7 +77,7 @@ export const firstRules: XlsxRules = {
       rest = cut < 0 || piece.length - cut > MAX_TAG_CHARACTERS ? '' : piece.slice(cut);
       const whole = cut < 0 ? piece : piece.slice(0, cut);
       if (whole.includes('mergeCell')) areas.push(...areasIn(whole));
-      checkCount(areas);
+      checkAreaCount(areas);
     }
     return areas;
   },

@@ -8,7 +8,7 @@ import type { MergedCells } from './merged-areas.ts';
 import type { XlsxRules } from './reading-rules.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell } from './row.ts';
 import { CellText, type SharedStrings } from './shared-strings.ts';
-import type { Attributes, XmlHandler } from './xml-parser.ts';
+import type { XmlAttributes, XmlHandler } from './xml-parser.ts';
 
 const COMPUTE_ADVICE =
   "Open the file in a spreadsheet program, compute all formulas (in LibreOffice with Ctrl+Shift+F9) and save it, or import the results as they are stored: give `formulas: 'stored'`, on the command line --formulas stored";
@@ -55,7 +55,7 @@ export class SheetParser implements XmlHandler {
     this.#inline = new CellText(sheet.rules.unescaped, () => this.#tooLong());
   }
 
-  open(name: string, attributes: Attributes): void {
+  open(name: string, attributes: XmlAttributes): void {
     if (this.#isIn === 'string') return this.#inline.open(name);
     if (name === 'sheetData') this.#isIn = 'data';
     if (this.#isIn !== 'data') return;
@@ -109,7 +109,7 @@ export class SheetParser implements XmlHandler {
     return { sheet: this.#sheet.name, ...(this.#row < 0 ? {} : { row: this.#row + 1 }) };
   }
 
-  #openRow({ r }: Attributes): void {
+  #openRow({ r }: XmlAttributes): void {
     const row = r === undefined ? this.#row + 1 : /^\d{1,7}$/.test(r) ? Number(r) - 1 : Number.NaN;
     if (!(row > this.#row && row < MAX_XLSX_ROWS)) throw this.error(`row '${r ?? row + 1}' follows`);
     this.#row = row;
@@ -118,7 +118,7 @@ export class SheetParser implements XmlHandler {
     this.#rowCharacters = 0;
   }
 
-  #openCell({ r, t = 'n', s = '0' }: Attributes): void {
+  #openCell({ r, t = 'n', s = '0' }: XmlAttributes): void {
     const place = r === undefined ? { row: this.#row, column: this.#column + 1 } : parseReference(r);
     const follows = place !== undefined && place.row === this.#row && place.column > this.#column;
     if (!follows || place.column >= MAX_XLSX_COLUMNS) throw this.error(`cell '${r ?? ''}' is at a wrong place`);

@@ -10,7 +10,7 @@ import { SharedStrings } from './shared-strings.ts';
 import { SheetParser } from './sheet-parser.ts';
 import { decodeText } from './text-decoding.ts';
 import type { RulesNumber } from './typed-text.ts';
-import { type Attributes, localName, type XmlHandler, XmlParser } from './xml-parser.ts';
+import { localName, type XmlAttributes, type XmlHandler, XmlParser } from './xml-parser.ts';
 import { readDirectory, readPart, type ZipDirectory, type ZipPart } from './zip.ts';
 
 /** The largest part that is kept in memory as a whole: sheets and texts of cells are not. */
@@ -109,7 +109,7 @@ class Relationships implements XmlHandler {
     return `${base.slice(0, slash)}_rels/${base.slice(slash)}.rels`;
   }
 
-  open(name: string, { Id = '', Type = '', Target = '' }: Attributes): void {
+  open(name: string, { Id = '', Type = '', Target = '' }: XmlAttributes): void {
     // The strict and the usual form of the format have different namespaces before the slash.
     const type = Type.slice(Type.lastIndexOf('/') + 1);
     if (name === 'Relationship') this.#links.push({ id: Id, type, target: resolveName(this.#base, Target) });
@@ -148,7 +148,7 @@ class Workbook implements XmlHandler {
     this.#rules = rules;
   }
 
-  open(name: string, attributes: Attributes): void {
+  open(name: string, attributes: XmlAttributes): void {
     if (name === 'workbookPr') this.from1904 = this.#flag('date1904', attributes);
     if (name === 'calcPr') this.asksToCompute = this.#flag('fullCalcOnLoad', attributes);
     if (name !== 'sheet') return;
@@ -160,7 +160,7 @@ class Workbook implements XmlHandler {
 
   text(): void {}
 
-  #flag(name: string, { [name]: text = '0' }: Attributes): boolean {
+  #flag(name: string, { [name]: text = '0' }: XmlAttributes): boolean {
     const flag = this.#rules.booleanOf(text);
     if (flag === undefined) throw damagedWorkbook(`its workbook has '${text}' as ${name}`);
     return flag;

@@ -6,11 +6,11 @@ const MAX_DEPTH = 256;
 const MAX_TOKEN_CHARACTERS = 4 * 1024 * 1024;
 
 /** The attributes of an element, by their names in the file. */
-export type Attributes = Readonly<Record<string, string>>;
+export type XmlAttributes = Readonly<Record<string, string>>;
 
 /** Receives the elements of an XML document. Their names have no namespace prefix. */
 export interface XmlHandler {
-  open(name: string, attributes: Attributes): void;
+  open(name: string, attributes: XmlAttributes): void;
   close(name: string): void;
   text(text: string): void;
 }

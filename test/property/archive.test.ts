@@ -9,7 +9,6 @@ import {
   type ArchiveIndex,
   decodeArchiveIndex,
   encodeArchiveIndex,
-  HASH_BYTES,
   skippableContent,
   skippableFrame,
 } from '../../src/archive/archive-index.ts';
@@ -25,7 +24,7 @@ import { parseLogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
-import { decodeEntry, encodeEntry, entryKey } from '../../src/log/item-codec.ts';
+import { decodeEntry, encodeEntry, entryKey, HASH_BYTES } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
 import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
 import {

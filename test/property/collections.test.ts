@@ -7,8 +7,8 @@ import type { Value, ValueObject } from '../../src/codec/value.ts';
 import {
   type Collection,
   type CollectionItem,
+  type CollectionItemChange,
   collectionsOf,
-  type ItemChange,
 } from '../../src/state/collections/collections.ts';
 import type { CollectionsEdit } from '../../src/state/collections/reducer.ts';
 import { collections } from '../../src/state/collections/reducer.ts';
@@ -63,7 +63,7 @@ class CollectionsModel {
     return items.map(([id, value]) => ({ id, version: this.#itemVersion(collection, id), value }));
   }
 
-  changesSince(collection: string, version: number): ItemChange[] {
+  changesSince(collection: string, version: number): CollectionItemChange[] {
     const changes = (this.#changes.get(collection) ?? []).slice(version);
     const last = changes.filter((id, i) => changes.lastIndexOf(id) === i);
     return last.map((id) => ({

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { StoredItem } from '../../src/log/attribute.ts';
-import type { Tail } from '../../src/log/division-policy.ts';
+import type { MeasuredTail } from '../../src/log/division-policy.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
@@ -38,7 +38,7 @@ function itemOf({ isSnapshot, bytes, created }: Counted, entry: number): StoredI
 }
 
 /** The end of a segment, counted from its list of entries. */
-function plainTail(entries: readonly Counted[], before: number): Tail {
+function plainTail(entries: readonly Counted[], before: number): MeasuredTail {
   const items = entries.map(itemOf);
   const bytesFrom = (from: number): number => items.slice(from).reduce((sum, item) => sum + itemBytes(item), 0);
   const snapshot = entries.findLastIndex(({ isSnapshot }, i) => isSnapshot && i >= before);

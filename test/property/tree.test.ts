@@ -4,13 +4,13 @@ import type { Value } from '../../src/codec/value.ts';
 import { at } from '../../src/tree/array.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { withoutBuffer } from '../../src/tree/buffered-tree.ts';
-import { diffPlaces, type Place } from '../../src/tree/diff.ts';
+import { diffPlaces, type LeafPlace } from '../../src/tree/diff.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { type RangeDelete, removeSets } from '../../src/tree/range-delete.ts';
-import { findItem, type Item, itemAtOffset, type KeyRange, leafValue, rangeSlices } from '../../src/tree/read.ts';
+import { findItem, itemAtOffset, type KeyRange, leafValue, type MapItem, rangeSlices } from '../../src/tree/read.ts';
 import { emptyTree, type Tree, treeId, treeWeight } from '../../src/tree/tree.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
@@ -74,8 +74,8 @@ function sorted(model: Model): { key: Key; value: Value }[] {
   return [...model].map(([key, item]) => ({ key, value: item.value })).sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-async function itemsOf(store: NodeStore, tree: Tree, range: KeyRange = {}): Promise<Item[]> {
-  const items: Item[] = [];
+async function itemsOf(store: NodeStore, tree: Tree, range: KeyRange = {}): Promise<MapItem[]> {
+  const items: MapItem[] = [];
   for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
     for (let i = from; i < to; i++) items.push({ key: at(leaf.keys, i), value: await leafValue(store, leaf, i) });
   }
@@ -153,7 +153,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
         const found = await Array.fromAsync(diffPlaces({ store, tree: left }, { store, tree: right }));
         expect(found.map((difference) => difference.key)).toEqual(expected.sort((a, b) => (a < b ? -1 : 1)));
         for (const difference of found) {
-          const valueAt = (place: Place | undefined) => place && leafValue(store, place.leaf, place.index);
+          const valueAt = (place: LeafPlace | undefined) => place && leafValue(store, place.leaf, place.index);
           expect(await valueAt(difference.before)).toEqual(before.get(difference.key)?.value);
           expect(await valueAt(difference.after)).toEqual(after.get(difference.key)?.value);
         }

@@ -529,8 +529,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'codec/json.ts',
-        from: '  return hasEscapedName(text) ? restoreNames(parse(markNames(text))) : parse(text);\n',
-        to: '  return parse(text);\n',
+        from: '  return hasEscapedName(text) ? restoreNames(parseNative(markNames(text))) : parseNative(text);\n',
+        to: '  return parseNative(text);\n',
       },
     ],
   },

@@ -1,5 +1,5 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
-import { type ArchiveIndex, encodeArchiveIndex, HASH_BYTES, skippableFrame } from '../../src/archive/archive-index.ts';
+import { type ArchiveIndex, encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
 import type { WrittenArchive } from '../../src/archive/frame-list.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { encodeSeekTable, type SeekEntry } from '../../src/archive/seek-table.ts';
@@ -7,7 +7,7 @@ import { writeArchive } from '../../src/archive/writer.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
-import { encodeEntry } from '../../src/log/item-codec.ts';
+import { encodeEntry, HASH_BYTES } from '../../src/log/item-codec.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
 import type { ArchiveRef, Segment } from '../../src/log/segment.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';

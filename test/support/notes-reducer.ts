@@ -9,10 +9,10 @@ import type {
   FoldEntry,
   FrozenMap,
   FrozenMeta,
-  Item,
   Key,
   KeyKind,
   KeyRange,
+  MapItem,
   RangeDelete,
   RangeRead,
   Reducer,
@@ -31,7 +31,7 @@ function put(notes: DraftMap, key: Key, note: Note): void {
 }
 async function move(notes: DraftMap, { from, to }: KeyRange, gone: RangeDelete): Promise<WeighedItem | undefined> {
   const range: RangeRead = { from, to, ahead: 1 };
-  const items: Item[] = [];
+  const items: MapItem[] = [];
   for await (const item of notes.items(range)) items.push(item);
   notes.deleteRange(gone);
   return notes.atOffset(items.length);

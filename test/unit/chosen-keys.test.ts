@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { emptyBufferedTree, mapTops } from '../../src/tree/buffered-tree.ts';
 import { editTree } from '../../src/tree/edit.ts';
-import { hashKey, itemBytes, meanNodeBytes, NODE_SHAPE } from '../../src/tree/node-builder.ts';
+import { hashKey, meanNodeBytes, NODE_SHAPE, treeItemBytes } from '../../src/tree/node-builder.ts';
 import { findItem } from '../../src/tree/read.ts';
 import { emptyTree, type Tree } from '../../src/tree/tree.ts';
 import { bufferEdits, flushThresholdBytes } from '../../src/tree/write-buffer.ts';
@@ -16,7 +16,7 @@ const PAYLOAD_BYTES = VALUE_BYTES + 2;
 const { minBytes, maxBytes, spreadBytes } = NODE_SHAPE;
 /** An item with a hash below this may end a node before the node is full. */
 const HIGHEST_THRESHOLD =
-  itemBytes('0'.repeat(12), PAYLOAD_BYTES) * (maxBytes - minBytes) * (2 ** 32 / spreadBytes ** 2);
+  treeItemBytes('0'.repeat(12), PAYLOAD_BYTES) * (maxBytes - minBytes) * (2 ** 32 / spreadBytes ** 2);
 
 const random = new Random(1);
 
@@ -103,7 +103,7 @@ describe('keys that were chosen so that they end no leaf', () => {
       expect(cost.bytes).toBeLessThan(1.1 * treeBytes + MB);
       if (cost.chunks > leaves / 2) full++;
     }
-    const edited = snapshots * items * itemBytes('0'.repeat(12), PAYLOAD_BYTES);
+    const edited = snapshots * items * treeItemBytes('0'.repeat(12), PAYLOAD_BYTES);
     expect(full).toBeGreaterThan(0);
     expect(full).toBeLessThanOrEqual(edited / flushThresholdBytes(NODE_SHAPE));
     expect(flushThresholdBytes(NODE_SHAPE)).toBeGreaterThan(meanNodeBytes(NODE_SHAPE) / 8);

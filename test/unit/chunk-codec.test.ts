@@ -3,7 +3,14 @@ import { describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { toHex } from '../../src/codec/bytes.ts';
 import type { ChunkPlatform } from '../../src/codec/chunk.ts';
-import { chunkId, HEADER_BYTES, MAX_CHUNK_BYTES, openChunk, packChunk, unpackChunk } from '../../src/codec/chunk.ts';
+import {
+  CHUNK_HEADER_BYTES,
+  chunkId,
+  MAX_CHUNK_BYTES,
+  openChunk,
+  packChunk,
+  unpackChunk,
+} from '../../src/codec/chunk.ts';
 import { ChunkCorruptError, TooLargeError } from '../../src/errors.ts';
 import { bitFlips, damaged, truncations, withByte } from '../support/damage.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -50,7 +57,7 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
 
   test('a chunk is opened to its content, and has at most the length of content and header', () => {
     expect(toHex(whole.bytes.subarray(0, 5))).toBe(`4c474601${toHex(Uint8Array.of(chunk.codec))}`);
-    expect(whole.bytes.length).toBeLessThanOrEqual(HEADER_BYTES + chunk.canonical.length);
+    expect(whole.bytes.length).toBeLessThanOrEqual(CHUNK_HEADER_BYTES + chunk.canonical.length);
     expect(opened(whole.bytes, whole)).toBe(toHex(chunk.canonical));
   });
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { Output, Progress } from '../../src/cli/output.ts';
+import { Output, ProgressBar } from '../../src/cli/output.ts';
 import { UsageError } from '../../src/errors.ts';
 
 let written: string[];
@@ -22,7 +22,7 @@ function pipe(): NodeJS.WriteStream {
 }
 
 test('a short command without a terminal shows no progress', () => {
-  const progress = new Progress('Lines', 3, { stream: pipe() });
+  const progress = new ProgressBar('Lines', 3, { stream: pipe() });
   progress.update(1);
   vi.advanceTimersByTime(1900);
   progress.update(3);
@@ -32,7 +32,7 @@ test('a short command without a terminal shows no progress', () => {
 });
 
 test('a long command without a terminal writes a line every two seconds, and no empty line at its end', () => {
-  const progress = new Progress('Lines', 4, { stream: pipe() });
+  const progress = new ProgressBar('Lines', 4, { stream: pipe() });
   vi.advanceTimersByTime(2000);
   progress.update(1);
   vi.advanceTimersByTime(2000);
@@ -41,7 +41,7 @@ test('a long command without a terminal writes a line every two seconds, and no 
 });
 
 test.each([[undefined], [0]])('progress without a total (%s) shows no remaining time', (total) => {
-  const progress = new Progress('Logs', total, { stream: pipe() });
+  const progress = new ProgressBar('Logs', total, { stream: pipe() });
   progress.update(7);
   vi.advanceTimersByTime(2000);
   progress.stop();
@@ -50,7 +50,7 @@ test.each([[undefined], [0]])('progress without a total (%s) shows no remaining 
 
 test('the line changes with requests and other work while the count stays the same', () => {
   let requests = 1;
-  const progress = new Progress('Logs', 0, { stream: pipe(), requests: () => requests });
+  const progress = new ProgressBar('Logs', 0, { stream: pipe(), requests: () => requests });
   vi.advanceTimersByTime(2000);
   requests = 57;
   progress.update(0, '3 jobs done');
@@ -87,7 +87,7 @@ describe('on a terminal', () => {
 
   test.each([[0], [4]])('other output gets separate lines, and no mode changes: total %s', (total) => {
     vi.spyOn(process.stderr, 'write').mockImplementation((text) => written.push(String(text)) > 0);
-    const progress = new Progress('Lines', total, { stream: terminal() });
+    const progress = new ProgressBar('Lines', total, { stream: terminal() });
     progress.update(1);
     vi.advanceTimersByTime(500);
     new Output(false).note('a word');
@@ -105,10 +105,10 @@ describe('on a terminal', () => {
   });
 
   test('an exit ends the line before the prompt', () => {
-    const progress = new Progress('Lines', 4, { stream: terminal() });
+    const progress = new ProgressBar('Lines', 4, { stream: terminal() });
     progress.update(1);
     process.listeners('exit').at(-1)?.call(process, 0);
     expect(written.join('')).toMatch(/\n$/);
-    expect(Progress.shown).toBeUndefined();
+    expect(ProgressBar.shown).toBeUndefined();
   });
 });

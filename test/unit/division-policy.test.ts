@@ -7,12 +7,12 @@ import {
   divisionOf,
   isSegmentDue,
   isSnapshotDue,
+  type MeasuredTail,
   NO_DIVISION,
-  type Tail,
 } from '../../src/log/division-policy.ts';
 import { MAPPED_DIVISION, mappedDivisionOf, segmentSizes } from '../../src/mapping/mapped-division.ts';
 
-const tailOf = (tail: Partial<Tail>): Tail => ({
+const tailOf = (tail: Partial<MeasuredTail>): MeasuredTail => ({
   snapshot: 0,
   newest: 0,
   bytes: 0,
@@ -77,7 +77,7 @@ describe('an entry asks for a divide job', () => {
 });
 
 describe('a Snapshot entry is due', () => {
-  const isDue = (settings: DivisionSettings, tail: Partial<Tail>, now = 0): boolean =>
+  const isDue = (settings: DivisionSettings, tail: Partial<MeasuredTail>, now = 0): boolean =>
     isSnapshotDue(divisionOf(settings), tailOf(tail), now);
 
   test('after the entries of the policy, counted from the newest Snapshot entry', () => {
@@ -110,7 +110,7 @@ describe('a Snapshot entry is due', () => {
 });
 
 describe('a segment is due', () => {
-  const isDue = (settings: DivisionSettings, tail: Partial<Tail>): boolean =>
+  const isDue = (settings: DivisionSettings, tail: Partial<MeasuredTail>): boolean =>
     isSegmentDue(divisionOf(settings), tailOf(tail));
 
   test('after its entries, or after its bytes', () => {

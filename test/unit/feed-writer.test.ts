@@ -3,7 +3,7 @@ import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
-import { FeedWriter, type LogEnd } from '../../src/workers/feed/feed-writer.ts';
+import { FeedWriter, type LogPosition } from '../../src/workers/feed/feed-writer.ts';
 import { FedLogs } from '../support/fed-logs.ts';
 import { fedEnds, feedEntries, feedSpans, numberedLog } from '../support/feed.ts';
 import { LiveLog } from '../support/live-logs.ts';
@@ -11,7 +11,7 @@ import { unarchived } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 
 const at = (segment: number, entry: number): Position => ({ segment, entry });
-const end = (number: number, segment: number, entry: number): LogEnd => {
+const end = (number: number, segment: number, entry: number): LogPosition => {
   return { log: numberedLog(number), position: at(segment, entry) };
 };
 

@@ -85,7 +85,7 @@ export function translateDynamoDbError(error: unknown, tables: readonly string[]
   }
   const named = invalidTableName(error, tables);
   if (named !== undefined) return named;
-  const resource = namesOf(tables);
+  const resource = namesOfTables(tables);
   if (!(error instanceof Error) || !isCancelledForNow(error)) return translateAwsError(error, resource);
   return unavailableNow(error, resource, cancellationReasons(error).join(', '));
 }
@@ -102,7 +102,7 @@ export function invalidTableName(error: unknown, tables: readonly string[]): Usa
 }
 
 /** Tables in an error, such as `table 'orders' or 'people'`. */
-export function namesOf(tables: readonly string[]): string {
+export function namesOfTables(tables: readonly string[]): string {
   return `table ${quoted(tables)}`;
 }
 

@@ -11,7 +11,7 @@ export type ChangingSegment = SegmentPlace & {
   readonly expiry: Expiring | Extract<Expiry, { readonly state: 'on hold' }>;
 };
 
-export interface ItemChange {
+export interface ChangedItem {
   readonly table: string;
   readonly key: Item;
   readonly write: TransactWriteItem;
@@ -25,7 +25,7 @@ export interface ItemChange {
 export async function changeTogether(
   requests: DynamoDbRequests,
   { segmentTable, segment }: { readonly segmentTable: string; readonly segment: ChangingSegment },
-  changes: readonly ItemChange[],
+  changes: readonly ChangedItem[],
 ): Promise<boolean> {
   const { G } = expiryAttributes(segment.expiry);
   const key = segmentKey(segment.log, segment.segment);

@@ -25,7 +25,7 @@ export interface DynamoDbGroupStoreOptions {
 /** The partition of all groups. No log and no segment has a key of that few bytes. */
 const PARTITION = new TextEncoder().encode('groups');
 /** Bytes of the hash of a name that make its sort key. DynamoDB's numbers hold 15 bytes. */
-const HASH_BYTES = 12;
+const NAME_HASH_BYTES = 12;
 
 /**
  * The groups of a feed, in the feed's table. An item has the key `S`, `N`: the text `groups`, and a
@@ -113,7 +113,7 @@ export class DynamoDbGroupStore implements GroupStore {
 }
 
 function groupKey(name: string): PrimaryKey {
-  const hash = sha256(new TextEncoder().encode(name)).subarray(0, HASH_BYTES);
+  const hash = sha256(new TextEncoder().encode(name)).subarray(0, NAME_HASH_BYTES);
   return { S: { B: PARTITION }, N: { N: String(BigInt(`0x${bytesToHex(hash)}`)) } };
 }
 

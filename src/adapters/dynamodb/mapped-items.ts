@@ -18,7 +18,7 @@ import {
   ttlOf,
 } from '../../mapping/mapped-items.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
-import { type ChangingSegment, changeTogether, type ItemChange } from './changes-together.ts';
+import { type ChangedItem, type ChangingSegment, changeTogether } from './changes-together.ts';
 import { DynamoDbRequests, type Meter } from './requests.ts';
 
 export interface DynamoDbMappedItemsOptions {
@@ -142,7 +142,7 @@ export class DynamoDbMappedItems implements MappedItems {
     checkBatchItems(indexes.length);
     const { log, expiry } = segment;
     const expires = expiry.state === 'on hold' ? undefined : expiry.at;
-    const changes = [...new Set(indexes)].map((index): ItemChange => {
+    const changes = [...new Set(indexes)].map((index): ChangedItem => {
       const place = { table: this.#table, key: keyOf(this.#mapping, log, index) };
       const item = { TableName: place.table, Key: place.key };
       return {

@@ -22,7 +22,7 @@ export interface ItemPage<T> {
 }
 
 /** The parts of the SDK's output of a Query or a Scan that a page is made from. */
-interface Output {
+interface PageOutput {
   readonly $metadata: { readonly attempts?: number | undefined };
   readonly Items?: readonly StoredItem[] | undefined;
   readonly ConsumedCapacity?: ConsumedCapacity | undefined;
@@ -37,7 +37,7 @@ interface Output {
 export function pageReader<T>(
   command: QueryCommand | ScanCommand,
   decoder: ItemDecoder<T>,
-): (output: Output) => ItemPage<T> {
+): (output: PageOutput) => ItemPage<T> {
   const { TableName = '', ConsistentRead = false } = command.input;
   const unitBytes = ConsistentRead ? UNIT_BYTES : 2 * UNIT_BYTES;
   const decoded = exactAnswer(command, `table '${TableName}'`, (bytes) => takeItems(bytes, decoder));

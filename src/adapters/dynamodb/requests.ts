@@ -29,7 +29,7 @@ import {
   existingItems,
   type FailedWrite,
   failedWrites,
-  namesOf,
+  namesOfTables,
   translateDynamoDbError,
 } from '../aws/dynamodb-error.ts';
 import { exactAnswer } from './exact-answer.ts';
@@ -97,7 +97,7 @@ export class DynamoDbRequests {
   async get(table: string, key: Item, consistent: boolean): Promise<StoredItem | undefined> {
     const input = { TableName: table, Key: key, ConsistentRead: consistent, ReturnConsumedCapacity: 'TOTAL' } as const;
     const command = new GetItemCommand(input);
-    exactAnswer(command, namesOf([table]));
+    exactAnswer(command, namesOfTables([table]));
     const output = await this.#send([table], () => this.#client.send(command));
     this.#count('GetItem', 'read', [output.ConsumedCapacity]);
     return output.Item;
@@ -193,7 +193,7 @@ export class DynamoDbRequests {
       return this.#transact([...puts.map((Put) => ({ Put })), ...checks.map((ConditionCheck) => ({ ConditionCheck }))]);
     }
     const command = new PutItemCommand({ ...put, ReturnConsumedCapacity: 'TOTAL' });
-    exactAnswer(command, namesOf([put.TableName]));
+    exactAnswer(command, namesOfTables([put.TableName]));
     const output = await this.#send([put.TableName], () => this.#client.send(command));
     this.#count('PutItem', 'write', [output.ConsumedCapacity]);
   }
@@ -201,7 +201,7 @@ export class DynamoDbRequests {
   /** @returns whether the condition held */
   async update(input: OfTable<UpdateItemCommandInput>): Promise<boolean> {
     const command = new UpdateItemCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
-    exactAnswer(command, namesOf([input.TableName]));
+    exactAnswer(command, namesOfTables([input.TableName]));
     return this.#ifConditionsHold(async () => {
       const output = await this.#send([input.TableName], () => this.#client.send(command));
       this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
@@ -220,7 +220,7 @@ export class DynamoDbRequests {
       ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
       ReturnConsumedCapacity: 'TOTAL',
     });
-    exactAnswer(command, namesOf([input.TableName]));
+    exactAnswer(command, namesOfTables([input.TableName]));
     try {
       const output = await this.#send([input.TableName], () => this.#client.send(command));
       this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
@@ -253,7 +253,7 @@ export class DynamoDbRequests {
     });
     const tables = [...new Set(names)];
     const command = new TransactWriteItemsCommand({ TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' });
-    exactAnswer(command, namesOf(tables));
+    exactAnswer(command, namesOfTables(tables));
     const output = await this.#send(tables, () => this.#client.send(command));
     this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
   }
@@ -269,7 +269,7 @@ export class DynamoDbRequests {
     await this.retry({ retryable, failure }, async () => {
       if (left.length === 0) return;
       const command = new BatchWriteItemCommand({ RequestItems: { [table]: left }, ReturnConsumedCapacity: 'TOTAL' });
-      exactAnswer(command, namesOf([table]));
+      exactAnswer(command, namesOfTables([table]));
       const output = await this.#send([table], () => this.#client.send(command));
       this.#count('BatchWriteItem', 'write', output.ConsumedCapacity ?? []);
       left = output.UnprocessedItems?.[table] ?? [];
@@ -291,7 +291,7 @@ export class DynamoDbRequests {
       if (left.length === 0) return;
       const RequestItems = { [table]: { Keys: left, ConsistentRead: true } };
       const command = new BatchGetItemCommand({ RequestItems, ReturnConsumedCapacity: 'TOTAL' });
-      exactAnswer(command, namesOf([table]));
+      exactAnswer(command, namesOfTables([table]));
       const output = await this.#send([table], () => this.#client.send(command));
       this.#count('BatchGetItem', 'read', output.ConsumedCapacity ?? []);
       items.push(...(output.Responses?.[table] ?? []));

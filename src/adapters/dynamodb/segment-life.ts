@@ -8,15 +8,15 @@ import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } fro
 import { checkBatchItems } from '../../log/item-size.ts';
 import type {
   ExpiringSegment,
-  ItemPlace,
   NewArchive,
   ReplacementArchive,
   SegmentLifecycle,
+  SegmentOrEntryPlace,
   SegmentPlace,
 } from '../../log/log-store.ts';
 import { type ArchiveRef, type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
-import { type ChangingSegment, changeTogether, type ItemChange } from './changes-together.ts';
+import { type ChangedItem, type ChangingSegment, changeTogether } from './changes-together.ts';
 import type { DynamoDbRequests } from './requests.ts';
 
 /** The attributes of a segment that may change. */
@@ -40,7 +40,7 @@ export class DynamoDbSegmentLife implements SegmentLifecycle {
     this.segmentTable = segmentTable;
   }
 
-  removeAttributes({ log, segment, entry }: ItemPlace, attributes: Item): Promise<boolean> {
+  removeAttributes({ log, segment, entry }: SegmentOrEntryPlace, attributes: Item): Promise<boolean> {
     const names = Object.keys(attributes);
     const same = sameAttributes(attributes, names);
     return this.requests.update({
@@ -162,7 +162,7 @@ export class DynamoDbSegmentLife implements SegmentLifecycle {
     return changeTogether(this.requests, { segmentTable: this.segmentTable, segment: place }, changes);
   }
 
-  #change({ log, segment, expiry }: ChangingSegment, entry: number, how: Change): ItemChange {
+  #change({ log, segment, expiry }: ChangingSegment, entry: number, how: Change): ChangedItem {
     const place = { table: this.entryTable, key: entryKey(log, { segment, entry }) };
     const item = { TableName: place.table, Key: place.key };
     if (how === 'delete') return { ...place, write: { Delete: item } };

@@ -80,7 +80,7 @@ export async function checkDeployment(deployment: CheckedDeployment): Promise<vo
       await describeNamed(deployment, { parameter: 'Feed', name: feedTable }, limit);
     });
   }
-  if (ttl) await answerTo(deployment, () => requireTtl(deployment, limit));
+  if (ttl) await answerTo(deployment, () => requireTtlSetting(deployment, limit));
   await answerTo(deployment, () => requireBucket(deployment, limit));
 }
 
@@ -114,7 +114,7 @@ async function answerTo(
   }
 }
 
-interface NamedTable {
+interface TableParameter {
   /** The template's parameter with the name. */
   readonly parameter: string;
   readonly name: string;
@@ -122,7 +122,7 @@ interface NamedTable {
 
 async function describeNamed(
   { dynamodb }: Pick<CheckedDeployment, 'dynamodb'>,
-  { parameter, name }: NamedTable,
+  { parameter, name }: TableParameter,
   limit: RequestLimit,
 ): Promise<DescribedTable> {
   return describeTable(dynamodb, name, limit).catch((error: unknown) => {
@@ -141,7 +141,7 @@ async function describeNamed(
   });
 }
 
-interface WantedKeys extends NamedTable {
+interface WantedKeys extends TableParameter {
   readonly wanted: TableKeys;
   readonly advice: string;
 }
@@ -178,7 +178,10 @@ function requireLatestStream({ streamArn: latest }: DescribedTable, { entryTable
   });
 }
 
-async function requireTtl({ dynamodb, entryTable, mapping }: CheckedDeployment, limit: RequestLimit): Promise<void> {
+async function requireTtlSetting(
+  { dynamodb, entryTable, mapping }: CheckedDeployment,
+  limit: RequestLimit,
+): Promise<void> {
   const wanted = mapping === undefined ? OWN_TTL_ATTRIBUTE : mapping.ttl;
   if (wanted === undefined) {
     throw new DeploymentInvalidError('Expire', `is 'ttl', but Mapping names no TTL attribute: no entry would expire`, {

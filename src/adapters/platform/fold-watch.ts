@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { FoldFailedError, UsageError } from '../../errors.ts';
 import type { FoldWatch } from '../../snapshot/fold.ts';
-import { type DraftUse, MARK } from '../../state/draft-use.ts';
+import { type DraftUse, USE_MARK } from '../../state/draft-use.ts';
 
 /**
  * Default time limit for one entry, in milliseconds. A function has a minute left when its time is
@@ -18,7 +18,7 @@ const VARIABLE = 'LOGFOLD_FOLD_SECONDS';
 const DRAFT_FACTOR = 10;
 /** Ticks of the clock within the limit. */
 const TICKS = 20;
-/** Indexes after those of {@link MARK}. */
+/** Indexes after those of {@link USE_MARK}. */
 const EXTRA = { ticks: 3, interrupted: 4 } as const;
 
 export interface NodeFoldWatchOptions {
@@ -54,7 +54,9 @@ interface Watched {
 export class NodeFoldWatch implements FoldWatch {
   readonly #limitMs: number;
   readonly #every: (ms: number, tick: () => void) => () => void;
-  readonly #marks = new Int32Array(new SharedArrayBuffer(4 * (Object.keys(MARK).length + Object.keys(EXTRA).length)));
+  readonly #marks = new Int32Array(
+    new SharedArrayBuffer(4 * (Object.keys(USE_MARK).length + Object.keys(EXTRA).length)),
+  );
   readonly #watched = new Set<Watched>();
   #thread: Worker | undefined;
   #stopTicking: (() => void) | undefined;
@@ -171,11 +173,11 @@ const { marks, tickMs, ticks, factor } = workerData;
 let seen;
 let still = 0;
 setInterval(() => {
-  const now = [Atomics.load(marks, ${MARK.steps}), Atomics.load(marks, ${EXTRA.ticks})].join();
-  const working = Atomics.load(marks, ${MARK.working}) > 0;
+  const now = [Atomics.load(marks, ${USE_MARK.steps}), Atomics.load(marks, ${EXTRA.ticks})].join();
+  const working = Atomics.load(marks, ${USE_MARK.working}) > 0;
   still = working && now === seen ? still + 1 : 0;
   seen = now;
-  if (still <= ticks * (Atomics.load(marks, ${MARK.operations}) > 0 ? factor : 1)) return;
+  if (still <= ticks * (Atomics.load(marks, ${USE_MARK.operations}) > 0 ? factor : 1)) return;
   still = 0;
   Atomics.store(marks, ${EXTRA.interrupted}, 1);
   const session = new Session();

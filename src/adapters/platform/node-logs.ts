@@ -41,7 +41,7 @@ export function checkLogsOptions(options: unknown, names: readonly string[]): vo
  * least 0, `types` are not two types, or both `types` and a mapping are given
  * @throws MappingInvalidError if the mapping is wrong
  */
-export function checkOptions(
+export function checkLogsSettings(
   names: Readonly<Record<string, string>>,
   { cacheBytes = 0, types, mapping: given, feedTable }: LogsSettings,
 ): Pick<Deployment, 'types' | 'mapping'> {

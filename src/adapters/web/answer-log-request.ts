@@ -191,11 +191,11 @@ async function readLines(store: LogReader, request: ReadRequest): Promise<ReadLi
       return all([entry && encodeEntry(entry)]);
     }
     case 'items':
-      return itemLines(store, request);
+      return readItemLines(store, request);
   }
 }
 
-async function itemLines(store: LogReader, request: Extract<ParsedRequest, { op: 'items' }>): Promise<ReadLines> {
+async function readItemLines(store: LogReader, request: Extract<ParsedRequest, { op: 'items' }>): Promise<ReadLines> {
   const { log, segment, from, to, consistent } = request;
   const lines: string[] = [];
   let characters = 0;

@@ -54,12 +54,12 @@ export async function openLogs(options: PageLogsOptions): Promise<Logs> {
     ...(cacheBytes !== undefined && { cacheBytes }),
     now: Date.now,
     random: Math.random,
-    sleep,
+    sleep: pause,
     newLogId: () => parseLogId(newUuid()),
   });
 }
 
-function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) return resolve();
     const end = (): void => {

@@ -98,13 +98,13 @@ interface ClaimOptions {
   readonly readUnits: number;
 }
 
-type Run = Parameters<typeof inEnvironment>[1];
+type AdoptPass = Parameters<typeof inEnvironment>[1];
 
 /**
  * The work that changes whose logs the bucket holds, if the options ask for it.
  * @throws UsageError if they contradict each other
  */
-function claimChange(log: LogId | undefined, options: ClaimOptions): Run | undefined {
+function claimChange(log: LogId | undefined, options: ClaimOptions): AdoptPass | undefined {
   const { replaceMapping: replaces, moveClaim: moves, dryRun } = options;
   if (dryRun && !replaces) throw new UsageError('--dry-run needs --replace-mapping');
   if (!replaces && !moves) return undefined;
@@ -113,7 +113,7 @@ function claimChange(log: LogId | undefined, options: ClaimOptions): Run | undef
   return replaces ? (...given) => replaceWith(options, ...given) : moveTo;
 }
 
-async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment, output, stop]: Parameters<Run>) {
+async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment, output, stop]: Parameters<AdoptPass>) {
   const { mapped, deps, requests } = environment;
   if (mapped === undefined) return;
   const { onPage } = new TableScan(requests, { readUnits, stop });
@@ -131,7 +131,7 @@ async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment,
   output.result({ ...result, dryRun }, `${compared}${skipped}: all become the same entries; ${outcome}`);
 }
 
-async function moveTo(...[environment, output]: Parameters<Run>) {
+async function moveTo(...[environment, output]: Parameters<AdoptPass>) {
   const { mapped, deps } = environment;
   if (mapped === undefined) return;
   const { mapping, items, table } = mapped;

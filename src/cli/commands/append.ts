@@ -4,7 +4,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { NewEntry } from '../../log/client.ts';
 import { count, countEntries } from '../../workers/jobs/report.ts';
-import { Appender, type AppendOptions } from '../append.ts';
+import { Appender, type AppendLineOptions } from '../append.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
 import type { Environment } from '../environment.ts';
@@ -49,7 +49,7 @@ export function appendCommand() {
 }
 
 /** The options of a command that appends a file of lines. */
-export type AppendFileOptions = CommonOptions & AppendOptions;
+export type AppendFileOptions = CommonOptions & AppendLineOptions;
 
 /** Appends the lines of a file, as `logfold append` does. */
 export async function appendFile(log: LogId, file: string, options: AppendFileOptions): Promise<void> {
@@ -104,7 +104,7 @@ export async function appendFile(log: LogId, file: string, options: AppendFileOp
   }
 }
 
-async function startAppender(environment: Environment, log: LogId, options: AppendOptions): Promise<Appender> {
+async function startAppender(environment: Environment, log: LogId, options: AppendLineOptions): Promise<Appender> {
   const document = await environment.open(log);
   // The document folds each entry first, and does not append what the reducer rejects.
   const add = async (entry: NewEntry) => (await document.append(entry))?.first;

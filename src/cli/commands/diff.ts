@@ -77,7 +77,7 @@ export function diffCommand() {
           ...(badEntry !== undefined && { badEntry }),
         };
         await writeStandardOutput(
-          output.json ? documentParts(head, 'changes', jsonOf(counted())) : lineParts(counted(), textOf),
+          output.json ? documentParts(head, 'changes', jsonOf(counted())) : lineParts(counted(), changeText),
         );
         const { gets: objects, bytesRead: bytes } = blobs.usage();
         const between = `between ${formatPosition(before.position)} and ${formatPosition(after.position)}`;
@@ -110,7 +110,7 @@ async function* jsonOf(changes: AsyncIterable<StateChange>): AsyncGenerator<obje
 }
 
 /** A change for people. */
-function textOf(change: StateChange): string {
+function changeText(change: StateChange): string {
   switch (change.kind) {
     case 'rows':
     case 'columns':

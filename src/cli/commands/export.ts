@@ -3,7 +3,7 @@ import type { DocumentState } from '../../client/document-state.ts';
 import { UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import { foldsSheets, sheetOf } from '../../state/spreadsheet/reducer.ts';
-import { type Sheet, type Span, sheetRows } from '../../state/spreadsheet/sheet.ts';
+import { type AxisRange, type Sheet, sheetRows } from '../../state/spreadsheet/sheet.ts';
 import { count } from '../../workers/jobs/report.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -99,13 +99,13 @@ async function* itemsOf(state: DocumentState): AsyncGenerator<object> {
 /** The part of a sheet that is written. */
 interface Part {
   readonly sheet: Sheet;
-  readonly rows: Span;
+  readonly rows: AxisRange;
   /** The number of used columns of the whole sheet. */
   readonly columns: number;
 }
 
 /** @throws UsageError if the part has too many fields and `allRows` is off */
-async function usedPart(sheet: Sheet, span: Span | undefined, allRows: boolean): Promise<Part> {
+async function usedPart(sheet: Sheet, span: AxisRange | undefined, allRows: boolean): Promise<Part> {
   const used = await sheet.usedRange();
   const { from, to } = span ?? { from: 0, to: used.rows };
   const rows = { from, to: Math.max(from, Math.min(to, used.rows)) };

@@ -83,7 +83,7 @@ export function feedCommand() {
         if (group === undefined) next = await print(oneByOne(feed.read(how)), printing);
         else if (exec === undefined) await print(feed.consumeBatches(group, { ...how, size: PRINTED_BATCH }), printing);
         else await execute(feed.consumeBatches(group, { ...how, size: batch }), { ...printing, command: exec, stop });
-        if (stop.aborted) throw interrupted(stop.reason, group, next);
+        if (stop.aborted) throw readInterrupted(stop.reason, group, next);
       });
     });
 }
@@ -158,7 +158,7 @@ async function execute(
   }
 }
 
-function interrupted(reason: unknown, group: string | undefined, next: number | undefined): unknown {
+function readInterrupted(reason: unknown, group: string | undefined, next: number | undefined): unknown {
   if (!(reason instanceof InterruptedError)) return reason;
   const how = group === undefined && next !== undefined ? ` with --from ${next}` : '';
   return new InterruptedError(reason.signal, reason.reason, {

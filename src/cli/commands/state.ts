@@ -3,7 +3,7 @@ import { printable, shellWord, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
-import type { Item } from '../../tree/read.ts';
+import type { MapItem } from '../../tree/read.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -118,8 +118,12 @@ async function describeItems(state: DocumentState, { map: name, prefix, from, to
       advice: 'Give --from and --to instead of --prefix',
     });
   }
-  const range = { from: parseKey(map, '--from', prefix ?? from), to: parseKey(map, '--to', to), limit: limit + 1 };
-  const found: Item[] = [];
+  const range = {
+    from: parseMapKey(map, '--from', prefix ?? from),
+    to: parseMapKey(map, '--to', to),
+    limit: limit + 1,
+  };
+  const found: MapItem[] = [];
   for await (const item of map.range(range)) {
     if (prefix !== undefined && !String(item.key).startsWith(prefix)) break;
     found.push(item);
@@ -153,7 +157,7 @@ function describeNext(next: Key, prefix: string | undefined): string {
 }
 
 /** Reads a key as the keys of the map are: as a number or as text. */
-function parseKey({ kind, name }: FrozenMap, option: string, text: string | undefined): Key | undefined {
+function parseMapKey({ kind, name }: FrozenMap, option: string, text: string | undefined): Key | undefined {
   if (text === undefined || kind !== 'number') return text;
   if (/^-?\d+(?:\.\d+)?$/.test(text)) return Number(text);
   throw new UsageError(`${option}: '${text}' is not a number, but the keys of map '${name}' are`);

@@ -12,7 +12,7 @@ export interface CollectionItem {
 }
 
 /** The newest change of an item. */
-export interface ItemChange {
+export interface CollectionItemChange {
   readonly id: string;
   /** The item's version. A deletion counts. */
   readonly version: number;
@@ -85,7 +85,7 @@ export class Collection {
 
   /** The item with an id; undefined if there is none. */
   async get(id: string): Promise<CollectionItem | undefined> {
-    const key = itemKey(this.name, id);
+    const key = collectionItemKey(this.name, id);
     const [value, stored] = await Promise.all([this.#maps.items.get(key), this.#maps.versions.get(key)]);
     const version = readItemVersion(stored)?.version;
     return value === undefined || version === undefined ? undefined : { id, version, value };
@@ -122,14 +122,14 @@ export class Collection {
    * @param version the version up to which the caller knows the collection; 0 for nothing
    * @throws UsageError if the version is not a whole number of at least 0
    */
-  async *changesSince(version: number): AsyncGenerator<ItemChange> {
+  async *changesSince(version: number): AsyncGenerator<CollectionItemChange> {
     checkNatural('a version', version);
     const range = { ...changeRange(this.name, version), ahead: READ_AHEAD };
     yield* inAdvance(this.#maps.changes.items(range), READ_AHEAD, ({ value }) => this.#load(readChange(value)));
   }
 
-  async #load({ id, version, isDeleted }: ChangeRecord): Promise<ItemChange> {
-    const value = isDeleted ? undefined : await this.#maps.items.get(itemKey(this.name, id));
+  async #load({ id, version, isDeleted }: ChangeRecord): Promise<CollectionItemChange> {
+    const value = isDeleted ? undefined : await this.#maps.items.get(collectionItemKey(this.name, id));
     return { id, version, value };
   }
 }
@@ -141,11 +141,11 @@ function checkNatural(what: string, number: number): void {
 
 /** Each scalar under its name. */
 const SCALARS_MAP = 'scalars';
-/** Each item under {@link itemKey}. */
-export const ITEMS_MAP = 'items';
+/** Each item under {@link collectionItemKey}. */
+export const COLLECTION_ITEMS_MAP = 'items';
 /** The version of each collection under its name. */
 const COLLECTIONS_MAP = 'logfold:collections';
-/** The {@link ItemVersion} of each item, also of a deleted one, under {@link itemKey}. */
+/** The {@link ItemVersion} of each item, also of a deleted one, under {@link collectionItemKey}. */
 const VERSIONS_MAP = 'logfold:versions';
 /** The newest change of each item, also of a deleted one, under {@link changeKey}. */
 const CHANGES_MAP = 'logfold:changes';
@@ -161,7 +161,7 @@ export interface CollectionMaps {
 export function collectionMaps(draft: ReducerDraft): CollectionMaps {
   return {
     scalars: draft.map(SCALARS_MAP, 'string'),
-    items: draft.map(ITEMS_MAP, 'string', { buffers: true }),
+    items: draft.map(COLLECTION_ITEMS_MAP, 'string', { buffers: true }),
     collections: draft.map(COLLECTIONS_MAP, 'string'),
     versions: draft.map(VERSIONS_MAP, 'string', { buffers: true }),
     changes: draft.map(CHANGES_MAP, 'string', { buffers: true }),
@@ -175,8 +175,8 @@ const END = '0';
 /** Digits of 2^53, so that keys are in order of version. */
 const VERSION_DIGITS = 16;
 
-/** The key of an item, in {@link ITEMS_MAP}. */
-export function itemKey(collection: string, id: string): string {
+/** The key of an item, in {@link COLLECTION_ITEMS_MAP}. */
+export function collectionItemKey(collection: string, id: string): string {
   return collection + SEPARATOR + id;
 }
 
@@ -186,12 +186,15 @@ function idOf(collection: string, key: string): string {
 }
 
 export function changeKey(collection: string, version: number): string {
-  return itemKey(collection, String(version).padStart(VERSION_DIGITS, '0'));
+  return collectionItemKey(collection, String(version).padStart(VERSION_DIGITS, '0'));
 }
 
 /** The keys of a collection's items from one id up to but not including another one. */
 function itemRange(collection: string, from = '', to?: string): KeyRange {
-  return { from: itemKey(collection, from), to: to === undefined ? collection + END : itemKey(collection, to) };
+  return {
+    from: collectionItemKey(collection, from),
+    to: to === undefined ? collection + END : collectionItemKey(collection, to),
+  };
 }
 
 /** The keys of a collection's changes after a version. */

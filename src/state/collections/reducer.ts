@@ -5,8 +5,8 @@ import {
   type CollectionMaps,
   changeKey,
   changeValue,
+  collectionItemKey,
   collectionMaps,
-  itemKey,
   itemVersionValue,
   readItemVersion,
   SEPARATOR,
@@ -26,7 +26,11 @@ export const collections: Reducer = {
     if ('collection' in edit) {
       if (edit.type === 'Put') return change(maps, edit, edit.value);
       if (edit.type === 'Delete') return change(maps, edit, undefined);
-      return change(maps, edit, mergePatch(await maps.items.get(itemKey(edit.collection, edit.id)), edit.patch));
+      return change(
+        maps,
+        edit,
+        mergePatch(await maps.items.get(collectionItemKey(edit.collection, edit.id)), edit.patch),
+      );
     }
     if (edit.type === 'Put') return maps.scalars.put(edit.name, edit.value);
     if (edit.type === 'Delete') return maps.scalars.delete(edit.name);
@@ -43,8 +47,12 @@ export function foldsCollections(reducer: Pick<Reducer, 'name'>): boolean {
  * Changes an item and counts the change. Reads no other item, and not the item itself.
  * @param value undefined to delete the item; a missing item then stays as it is
  */
-async function change(maps: CollectionMaps, { collection, id }: ItemPlace, value: Value | undefined): Promise<void> {
-  const key = itemKey(collection, id);
+async function change(
+  maps: CollectionMaps,
+  { collection, id }: CollectionItemPlace,
+  value: Value | undefined,
+): Promise<void> {
+  const key = collectionItemKey(collection, id);
   const [stored, count] = await Promise.all([maps.versions.get(key), maps.collections.get(collection)]);
   const before = readItemVersion(stored);
   const isDeleted = value === undefined;
@@ -77,7 +85,7 @@ export type CollectionsEntryType = keyof typeof COLLECTIONS_ENTRY_VERSIONS;
 /** Limits of names and ids, in UTF-16 code units. */
 const [MAX_COLLECTION_LENGTH, MAX_ID_LENGTH] = [256, 512];
 
-export interface ItemPlace {
+export interface CollectionItemPlace {
   readonly collection: string;
   readonly id: string;
 }
@@ -85,13 +93,13 @@ export interface ItemPlace {
 /** One entry of a log with collections: a change of scalars or of an item. */
 export type CollectionsEdit =
   | { readonly type: 'Put'; readonly name: string; readonly value: Value }
-  | ({ readonly type: 'Put'; readonly value: Value } & ItemPlace)
+  | ({ readonly type: 'Put'; readonly value: Value } & CollectionItemPlace)
   /** A JSON Merge Patch (RFC 7396) of the object of all scalars. */
   | { readonly type: 'Patch'; readonly patch: ValueObject }
   /** A JSON Merge Patch of the item. */
-  | ({ readonly type: 'Patch'; readonly patch: Value } & ItemPlace)
+  | ({ readonly type: 'Patch'; readonly patch: Value } & CollectionItemPlace)
   | { readonly type: 'Delete'; readonly name: string }
-  | ({ readonly type: 'Delete' } & ItemPlace);
+  | ({ readonly type: 'Delete' } & CollectionItemPlace);
 
 /**
  * Reads the body of an entry in version 1: an object with exactly the fields of its edit.
@@ -128,7 +136,7 @@ const FIELDS = {
   Delete: 'name or collection,id',
 } as const;
 
-function checkPlace(type: string, collection: Value | undefined, id: Value | undefined): ItemPlace {
+function checkPlace(type: string, collection: Value | undefined, id: Value | undefined): CollectionItemPlace {
   const name = checkText(type, 'collection', collection, MAX_COLLECTION_LENGTH);
   if (name.includes(SEPARATOR)) throw bodyInvalid(type, `the name of a collection cannot contain '${SEPARATOR}'`);
   return { collection: name, id: checkText(type, 'id', id, MAX_ID_LENGTH) };

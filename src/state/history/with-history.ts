@@ -2,7 +2,7 @@ import type { Value } from '../../codec/value.ts';
 import type { Key, KeyKind } from '../../tree/key.ts';
 import type { KeySet } from '../../tree/key-set.ts';
 import type { RangeDelete } from '../../tree/range-delete.ts';
-import type { Item, RangeRead, WeighedItem } from '../../tree/read.ts';
+import type { MapItem, RangeRead, WeighedItem } from '../../tree/read.ts';
 import { Draft, type DraftOptions } from '../draft.ts';
 import type { DraftMap } from '../draft-map.ts';
 import type { DraftMeta } from '../meta.ts';
@@ -170,7 +170,7 @@ class RecordingMap implements DraftMap {
     return this.#map.atOffset(offset);
   }
 
-  items(range?: RangeRead): AsyncGenerator<Item> {
+  items(range?: RangeRead): AsyncGenerator<MapItem> {
     return this.#map.items(range);
   }
 

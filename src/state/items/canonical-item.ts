@@ -46,12 +46,12 @@ export function itemOfValue(value: Value): Item {
 
 function attributeOfValue(name: string, value: Value): AttributeValue {
   const [[type, content] = [], ...others] = isObject(value) ? Object.entries(value) : [];
-  const attribute = content === undefined || others.length > 0 ? undefined : attributeOf(name, type, content);
+  const attribute = content === undefined || others.length > 0 ? undefined : canonicalAttribute(name, type, content);
   if (attribute !== undefined) return attribute;
   throw new ItemInvalidError(`'${name}' of an item does not have exactly one type of DynamoDB, and a value of it`);
 }
 
-function attributeOf(name: string, type: string | undefined, content: Value): AttributeValue | undefined {
+function canonicalAttribute(name: string, type: string | undefined, content: Value): AttributeValue | undefined {
   switch (type) {
     case 'S':
       return isText(content) ? { S: content } : undefined;

@@ -57,18 +57,18 @@ export function parseItemEdit(change: RevisionChange, body: Value): ItemEdit {
     throw bodyInvalid(change, `its body ${needsItem ? 'has no' : 'has an'} 'item'`);
   }
   return {
-    table: textOf(change, 'table', table),
-    key: textOf(change, 'key', key, MAX_STRING_KEY_LENGTH),
+    table: textField(change, 'table', table),
+    key: textField(change, 'key', key, MAX_STRING_KEY_LENGTH),
     change,
     revision,
     ...(item !== undefined && { item: readItem(change, item) }),
-    ...(actor !== undefined && { actor: textOf(change, 'actor', actor) }),
-    ...(stream !== undefined && { stream: textOf(change, 'stream', stream) }),
-    ...(sequence !== undefined && { sequence: textOf(change, 'sequence', sequence) }),
+    ...(actor !== undefined && { actor: textField(change, 'actor', actor) }),
+    ...(stream !== undefined && { stream: textField(change, 'stream', stream) }),
+    ...(sequence !== undefined && { sequence: textField(change, 'sequence', sequence) }),
   };
 }
 
-function textOf(type: string, field: string, text: Value | undefined, most = MAX_TEXT): string {
+function textField(type: string, field: string, text: Value | undefined, most = MAX_TEXT): string {
   if (typeof text === 'string' && text !== '' && text.length <= most) return text;
   throw bodyInvalid(type, `'${field}' is not text of 1 to ${most} UTF-16 code units`);
 }

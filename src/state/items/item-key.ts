@@ -49,17 +49,17 @@ export function keyNamesOf(key: string, item: StoredItem): KeyNames | undefined 
 }
 
 function isKeyPart(item: StoredItem, name: string): boolean {
-  const { S, N, B } = attributeOf(item, name);
+  const { S, N, B } = keyAttributeOf(item, name);
   return (S ?? N ?? B) !== undefined;
 }
 
 /** An attribute, without fields if it is missing. A prototype may have a property of this name. */
-function attributeOf(item: StoredItem, name: string): StoredAttribute {
+function keyAttributeOf(item: StoredItem, name: string): StoredAttribute {
   return (Object.hasOwn(item, name) ? item[name] : undefined) ?? {};
 }
 
 function attributeText(name: string, keys: StoredItem): string {
-  const { S, N, B } = attributeOf(keys, name);
+  const { S, N, B } = keyAttributeOf(keys, name);
   if (S !== undefined) return JSON.stringify({ S });
   if (B !== undefined) return JSON.stringify({ B: toBase64(B) });
   const number = N === undefined ? undefined : decimalText(N);

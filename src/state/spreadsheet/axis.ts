@@ -4,13 +4,13 @@ import type { WeighedItem } from '../../tree/read.ts';
 import type { DraftMap } from '../draft-map.ts';
 
 /** Consecutive ids: `id`, `id + 1`, … */
-export interface Run {
+export interface AxisRun {
   readonly id: number;
   readonly length: number;
 }
 
 /** A run with its place on the axis. */
-export interface PositionedRun extends Run {
+export interface PositionedRun extends AxisRun {
   /** Position of its first id. */
   readonly start: number;
 }
@@ -37,7 +37,7 @@ const LONG_KEY = 64;
 export class Axis {
   readonly size: number;
   readonly #map: DraftMap;
-  #latest: Run & { readonly start: number } = { id: 0, length: 0, start: 0 };
+  #latest: AxisRun & { readonly start: number } = { id: 0, length: 0, start: 0 };
   #longest = 0;
 
   constructor(map: DraftMap, size: number) {
@@ -84,7 +84,7 @@ export class Axis {
    * Moves the last `count` ids of the axis to a position.
    * @returns these ids; the caller must delete their cells
    */
-  insert(position: number, count: number): Promise<Run[]> {
+  insert(position: number, count: number): Promise<AxisRun[]> {
     return this.#move(this.size - count, count, position);
   }
 
@@ -92,12 +92,12 @@ export class Axis {
    * Moves the `count` ids at a position to the end of the axis.
    * @returns these ids; the caller must delete their cells
    */
-  delete(position: number, count: number): Promise<Run[]> {
+  delete(position: number, count: number): Promise<AxisRun[]> {
     return this.#move(position, count, this.size - count);
   }
 
   /** Moves `count` ids from position `from` to position `to`. */
-  async #move(from: number, count: number, to: number): Promise<Run[]> {
+  async #move(from: number, count: number, to: number): Promise<AxisRun[]> {
     this.#latest = { id: 0, length: 0, start: 0 };
     this.#longest = 0;
     if (count === 0) return [];
@@ -117,7 +117,7 @@ export class Axis {
    * a key's length.
    */
   async #reassignKeys(): Promise<void> {
-    const runs: Run[] = [];
+    const runs: AxisRun[] = [];
     for await (const { id, length } of this.runs()) runs.push({ id, length });
     for await (const { key } of this.#map.items()) this.#map.delete(key);
     const keys = generateNKeysBetween(null, null, runs.length);
@@ -127,7 +127,7 @@ export class Axis {
     }
   }
 
-  async #take(from: number, count: number): Promise<Run[]> {
+  async #take(from: number, count: number): Promise<AxisRun[]> {
     await this.#split(from);
     await this.#split(from + count);
     const taken: PlacedRun[] = [];
@@ -142,7 +142,7 @@ export class Axis {
     return taken.map(({ id, length }) => ({ id, length }));
   }
 
-  async #place(position: number, runs: readonly Run[]): Promise<void> {
+  async #place(position: number, runs: readonly AxisRun[]): Promise<void> {
     await this.#split(position);
     const before = position === 0 ? undefined : await this.#find(position - 1);
     const after = await this.#find(position);
@@ -180,7 +180,7 @@ export class Axis {
     this.#map.delete(right.key);
   }
 
-  #put(key: string, run: Run): void {
+  #put(key: string, run: AxisRun): void {
     this.#longest = Math.max(this.#longest, key.length);
     this.#map.put(key, [run.id, run.length], run.length);
   }

@@ -1,4 +1,4 @@
-import type { Value } from '../../codec/value.ts';
+import { isArray, type Value } from '../../codec/value.ts';
 import { SheetLimitError } from '../../errors.ts';
 import { at } from '../../tree/array.ts';
 import { plainName } from '../history/with-history.ts';
@@ -148,10 +148,6 @@ function listOf(type: string, body: Value): readonly Value[] {
 
 function isCell(cell: Value): cell is CellEdit {
   return isArray(cell) && cell.length === 3 && isNatural(cell[0]) && isNatural(cell[1]);
-}
-
-function isArray(value: Value): value is readonly Value[] {
-  return Array.isArray(value);
 }
 
 function isNatural(value: Value | undefined): value is number {

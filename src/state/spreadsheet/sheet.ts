@@ -3,10 +3,10 @@ import { UsageError } from '../../errors.ts';
 import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
-import { type Item, READ_AHEAD } from '../../tree/read.ts';
+import { type MapItem, READ_AHEAD } from '../../tree/read.ts';
 import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
-import { Axis, firstIndex, IdRuns, type PositionedRun, type Run } from './axis.ts';
+import { Axis, type AxisRun, firstIndex, IdRuns, type PositionedRun } from './axis.ts';
 import {
   CELLS_MAP,
   cellKey,
@@ -29,7 +29,7 @@ export interface Cell {
 }
 
 /** A range of positions, `from` up to but not including `to`. */
-export interface Span {
+export interface AxisRange {
   readonly from: number;
   readonly to: number;
 }
@@ -91,8 +91,8 @@ export class Sheet {
 
   /** The non-empty cells of a rectangle in order of row. The order within a row is not promised. */
   async *cells(
-    rows: Span = { from: 0, to: MAX_ROWS },
-    columns: Span = { from: 0, to: MAX_COLUMNS },
+    rows: AxisRange = { from: 0, to: MAX_ROWS },
+    columns: AxisRange = { from: 0, to: MAX_COLUMNS },
   ): AsyncGenerator<Cell> {
     const [rowRuns, inColumns] = await Promise.all([
       Array.fromAsync(this.rows.runs(rows.from, rows.to)),
@@ -173,7 +173,7 @@ export class Sheet {
     for (const started of starting) yield await started;
   }
 
-  async #walk(stripe: number, run: Run, ahead: number): Promise<StripeWalk> {
+  async #walk(stripe: number, run: AxisRun, ahead: number): Promise<StripeWalk> {
     const range = { from: rowStart(stripe, run.id), to: rowStart(stripe, run.id + run.length), ahead };
     const walk = new StripeWalk(stripe, this.#cells.items(range));
     await walk.advance();
@@ -181,7 +181,7 @@ export class Sheet {
   }
 
   /** Deletes the cells of rows by id: one range per run, for any number of stripes. */
-  #dropRows(runs: readonly Run[]): void {
+  #dropRows(runs: readonly AxisRun[]): void {
     for (const { id, length } of runs) this.#cells.deleteRange(rowCells(id, length));
   }
 
@@ -189,7 +189,7 @@ export class Sheet {
    * Deletes the cells of columns by id: at most three ranges per run (whole stripes, parts of the
    * first and last stripe).
    */
-  #dropColumns(runs: readonly Run[]): void {
+  #dropColumns(runs: readonly AxisRun[]): void {
     for (const { id, length } of runs) {
       const end = id + length;
       const [first, last] = [Math.ceil(id / STRIPE_COLUMNS), Math.floor(end / STRIPE_COLUMNS)];
@@ -228,7 +228,7 @@ class RectangleKeys implements KeySet {
   readonly stripeCount: number;
   readonly #rows: IdRuns;
   /** Spans of consecutive stripes, in ascending order. */
-  readonly #stripes: Span[] = [];
+  readonly #stripes: AxisRange[] = [];
 
   constructor(rows: readonly PositionedRun[], columns: IdRuns) {
     this.#rows = new IdRuns(rows);
@@ -268,7 +268,7 @@ class RectangleKeys implements KeySet {
   }
 }
 
-function rowsOf(stripe: number, { id, length }: Run): KeySpan {
+function rowsOf(stripe: number, { id, length }: AxisRun): KeySpan {
   return { from: rowStart(stripe, id), to: rowStart(stripe, id + length) };
 }
 
@@ -299,9 +299,9 @@ class StripeWalk {
   row = Number.POSITIVE_INFINITY;
   column = 0;
   value: Value = null;
-  readonly #items: AsyncGenerator<Item>;
+  readonly #items: AsyncGenerator<MapItem>;
 
-  constructor(stripe: number, items: AsyncGenerator<Item>) {
+  constructor(stripe: number, items: AsyncGenerator<MapItem>) {
     this.stripe = stripe;
     this.#items = items;
   }
@@ -332,7 +332,7 @@ export function cellText(value: Value | undefined): string {
  * The rows of a sheet from the start of a span to the last row with a cell, each as strings without
  * the empty cells at its end. Makes rows on demand, so it streams sheets of any size.
  */
-export async function* sheetRows(sheet: Sheet, rows?: Span, columns?: Span): AsyncGenerator<string[]> {
+export async function* sheetRows(sheet: Sheet, rows?: AxisRange, columns?: AxisRange): AsyncGenerator<string[]> {
   let position = rows?.from ?? 0;
   let current: string[] = [];
   for await (const { row, column, value } of sheet.cells(rows, columns)) {
@@ -349,8 +349,8 @@ export async function* sheetRows(sheet: Sheet, rows?: Span, columns?: Span): Asy
 
 /** A rectangle of a sheet, by position. */
 export interface Rectangle {
-  readonly rows: Span;
-  readonly columns: Span;
+  readonly rows: AxisRange;
+  readonly columns: AxisRange;
 }
 
 /** The most cells of a rectangle that is read as a whole. */

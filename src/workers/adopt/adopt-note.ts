@@ -11,7 +11,7 @@ const schema = z.object({
   rest: scanPlaces,
 });
 
-type Document = z.infer<typeof schema>;
+type StoredNote = z.infer<typeof schema>;
 
 const OBJECT = new JsonObject({
   key: ADOPT_KEY,
@@ -35,7 +35,7 @@ export async function readAdoptNote(blobs: BlobStore, source: string): Promise<S
  * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeAdoptNote(blobs: BlobStore, source: string, rest: ScanPlaces | undefined): Promise<void> {
-  await OBJECT.update(blobs, (present): Document | undefined => {
+  await OBJECT.update(blobs, (present): StoredNote | undefined => {
     if (rest === undefined && present === undefined) return undefined;
     return { format: 1, source, rest: [...(rest ?? [])] };
   });

@@ -19,7 +19,7 @@ import { namedByKey } from '../../mapping/key-pattern.ts';
 import type { MappedItems } from '../../mapping/mapped-items.ts';
 import { meaningParts } from '../../mapping/meaning.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
-import { type ItemPlace, toApplicationItem, toEntryItem } from '../../mapping/translate.ts';
+import { type MappedItemPlace, toApplicationItem, toEntryItem } from '../../mapping/translate.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../../store/keys.ts';
 
@@ -145,7 +145,7 @@ function isVirtual({ T }: Item): boolean {
 /** The position of an entry does not depend on the parts of a mapping that may change. */
 const UNPLACED = { segment: 0, entry: 0 };
 
-function compareItem({ from, to, counts }: Comparison, item: StoredItem, place: ItemPlace): void {
+function compareItem({ from, to, counts }: Comparison, item: StoredItem, place: MappedItemPlace): void {
   let old: StoredItem;
   try {
     old = toEntryItem(from, item, place);
@@ -164,7 +164,12 @@ function compareItem({ from, to, counts }: Comparison, item: StoredItem, place: 
 }
 
 /** @returns undefined if the item becomes the same entry */
-function differenceOf(old: StoredItem, to: SchemaMapping, item: StoredItem, place: ItemPlace): string | undefined {
+function differenceOf(
+  old: StoredItem,
+  to: SchemaMapping,
+  item: StoredItem,
+  place: MappedItemPlace,
+): string | undefined {
   let now: StoredItem;
   try {
     now = toEntryItem(to, item, place);

@@ -3,7 +3,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { indexOfKey, logOfKey } from '../../mapping/key-pattern.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
-import type { LogEnd } from '../feed/feed-writer.ts';
+import type { LogPosition } from '../feed/feed-writer.ts';
 import { readKeys, type StreamRecord } from './route-stream-records.ts';
 
 /** Logs whose positions are read at a time. */
@@ -27,12 +27,12 @@ export interface MappedEnds {
 export async function endsOfRecords(
   records: readonly StreamRecord[],
   mapped: MappedEnds | undefined,
-): Promise<LogEnd[]> {
+): Promise<LogPosition[]> {
   const inserted = records.filter(({ eventName }) => eventName === 'INSERT');
   return mapped === undefined ? endsOfKeys(inserted) : mappedEnds(inserted, mapped);
 }
 
-function endsOfKeys(records: readonly StreamRecord[]): LogEnd[] {
+function endsOfKeys(records: readonly StreamRecord[]): LogPosition[] {
   const ends = new Map<LogId, Position>();
   for (const record of records) {
     const place = unlessUnfit(() => readKeys(record));
@@ -45,19 +45,19 @@ function endsOfKeys(records: readonly StreamRecord[]): LogEnd[] {
   return Array.from(ends, ([log, position]) => ({ log, position }));
 }
 
-async function mappedEnds(records: readonly StreamRecord[], { mapping, endAt }: MappedEnds): Promise<LogEnd[]> {
+async function mappedEnds(records: readonly StreamRecord[], { mapping, endAt }: MappedEnds): Promise<LogPosition[]> {
   const newest = new Map<LogId, number>();
   for (const { keys } of records) {
     const log = unlessUnfit(() => logOfKey(mapping, keys));
     const index = log && unlessUnfit(() => indexOfKey(mapping, keys));
     if (log !== undefined && index !== undefined) newest.set(log, Math.max(index, newest.get(log) ?? 0));
   }
-  const endOf = async ([log, index]: readonly [LogId, number]): Promise<LogEnd[]> => {
+  const endOf = async ([log, index]: readonly [LogId, number]): Promise<LogPosition[]> => {
     const position = await endAt(log, index).catch((error: unknown) => ignoreUnfit(error));
     return position === undefined ? [] : [{ log, position }];
   };
   const logs = [...newest];
-  const ends: LogEnd[] = [];
+  const ends: LogPosition[] = [];
   for (let i = 0; i < logs.length; i += LOGS_AT_A_TIME) {
     ends.push(...(await Promise.all(logs.slice(i, i + LOGS_AT_A_TIME).map(endOf))).flat());
   }

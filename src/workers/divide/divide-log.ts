@@ -3,7 +3,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
 import { wholeNumber } from '../../log/attribute.ts';
-import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type Tail } from '../../log/division-policy.ts';
+import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type MeasuredTail } from '../../log/division-policy.ts';
 import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntryHead } from '../../log/item-codec.ts';
 import type { AheadAppender, EntryAppender, TableReader } from '../../log/log-store.ts';
@@ -139,7 +139,7 @@ async function divideOwn(deps: DivideDeps, log: LogId): Promise<DivideResult> {
 }
 
 /** The entry or the segment that is due at the end of a log. */
-interface Due {
+interface DueEntry {
   readonly startsSegment: boolean;
   readonly newest: EntryHead;
   /** Time of what is due, in epoch seconds. */
@@ -150,7 +150,7 @@ interface Due {
 function dueEntry(
   { division, reducer, ...deps }: DivideDeps,
   { tail, newest, segment, created }: CountedEnd,
-): Due | { readonly reason: 'not due' | 'uncovered' } {
+): DueEntry | { readonly reason: 'not due' | 'uncovered' } {
   if (newest === undefined) return { reason: 'not due' };
   const now = epochSeconds(deps.now());
   const isDue = isSnapshotDue(division, tail, now);
@@ -172,7 +172,7 @@ function dueEntry(
  */
 async function writeDue(
   deps: DivideDeps,
-  { startsSegment, newest, created }: Due,
+  { startsSegment, newest, created }: DueEntry,
   { log, id, unread }: { readonly log: LogId; readonly id: Uint8Array; readonly unread: number },
 ): Promise<Position> {
   const { tables, types } = deps;
@@ -248,7 +248,7 @@ class CountedEnd {
     this.#count = new TailCount(types, this.#last);
   }
 
-  get tail(): Tail {
+  get tail(): MeasuredTail {
     return this.#count.tail;
   }
 

@@ -17,7 +17,7 @@ import { comparePositions, type Position } from '../../ids/position.ts';
 import { retry } from '../../log/backoff.ts';
 
 /** A position of a log that has an entry. All entries before it exist too. */
-export interface LogEnd {
+export interface LogPosition {
   readonly log: LogId;
   readonly position: Position;
 }
@@ -31,7 +31,7 @@ export interface Fed {
   /** The end of the feed, as far as this writer knows it. Undefined if no end was given. */
   readonly checkpoint: number | undefined;
   /** The logs of which the feed has entries after the given end, up to this position. */
-  readonly ahead: readonly LogEnd[];
+  readonly ahead: readonly LogPosition[];
 }
 
 export interface FeedWriterDeps extends Pick<LogsDeps, 'sleep' | 'random'> {
@@ -76,7 +76,7 @@ export class FeedWriter {
    * @throws DocumentStoppedError if the feed has an entry that cannot be folded
    * @throws the errors of `Document.append`
    */
-  async add(ends: Iterable<LogEnd>): Promise<Fed> {
+  async add(ends: Iterable<LogPosition>): Promise<Fed> {
     const newest = newestEnds(ends);
     if (newest.size === 0) return { spans: 0, entries: [], checkpoint: undefined, ahead: [] };
     return this.#turns(async () => {
@@ -153,7 +153,7 @@ export class FeedWriter {
 }
 
 /** The newest of the given ends of each log. */
-function newestEnds(ends: Iterable<LogEnd>): Map<LogId, Position> {
+function newestEnds(ends: Iterable<LogPosition>): Map<LogId, Position> {
   const newest = new Map<LogId, Position>();
   for (const { log, position } of ends) {
     const known = newest.get(log);
@@ -178,11 +178,11 @@ function isGone(error: unknown): boolean {
 async function dueSpans(
   document: Document,
   ends: ReadonlyMap<LogId, Position>,
-): Promise<{ readonly due: readonly Span[]; readonly ahead: readonly LogEnd[] }> {
+): Promise<{ readonly due: readonly Span[]; readonly ahead: readonly LogPosition[] }> {
   const { draft } = document.state;
   const all = [...ends];
   const due: Span[] = [];
-  const ahead: LogEnd[] = [];
+  const ahead: LogPosition[] = [];
   for (let i = 0; i < all.length; i += LOGS_AT_A_TIME) {
     const some = all.slice(i, i + LOGS_AT_A_TIME);
     const fed = await Promise.all(some.map(([log]) => fedPosition(draft, log)));

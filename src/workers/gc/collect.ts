@@ -215,15 +215,15 @@ async function collect(
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };
 }
 
-type Progress = Extract<CollectResult, { outcome: 'collecting' }>;
+type Collecting = Extract<CollectResult, { outcome: 'collecting' }>;
 
 const NOTHING: Tally = { objects: 0, bytes: 0 };
 const NOTHING_DONE = { removed: NOTHING, condemned: NOTHING, kept: NOTHING, foreign: [] };
 
 function progressOf(
   { turn, since }: CollectionPlace,
-  done: Omit<Progress, 'outcome' | 'continuation' | 'since'>,
-): Progress {
+  done: Omit<Collecting, 'outcome' | 'continuation' | 'since'>,
+): Collecting {
   return { outcome: 'collecting', continuation: turn, since, ...done };
 }
 

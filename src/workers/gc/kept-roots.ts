@@ -93,7 +93,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const { A } = segment.foreign ?? {};
     if (A !== undefined && 'S' in A) others.add(A.S);
     const texts = { externals, others };
-    const found = await Array.fromAsync(all ? snapshotsOf(deps, segment, texts) : lastSnapshotOf(deps, segment));
+    const found = await Array.fromAsync(all ? snapshotsOf(deps, segment, texts) : lastSnapshotRoot(deps, segment));
     const isOwn = found.some(({ position }) => position.entry === lastSnapshot?.position.entry);
     const isOther = lastSnapshot !== undefined && !isOwn && !mayLackEntries(segment);
     if (isOther && (await guardPointer(deps.store, segment)) === undefined) throw lastWithoutRoot(segment);
@@ -174,7 +174,7 @@ async function* snapshotsOf(
   }
 }
 
-async function* lastSnapshotOf(
+async function* lastSnapshotRoot(
   deps: KeptRootsDeps,
   { log, lastSnapshot }: Segment,
 ): AsyncGenerator<Omit<KeptRoot, 'needed'>> {

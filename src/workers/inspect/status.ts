@@ -96,7 +96,7 @@ export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<Seg
 export async function logStatus(deps: StatusDeps, log: LogId, known?: readonly SegmentStatus[]): Promise<LogStatus> {
   const segments = known ?? (await segmentStatuses(deps, log));
   const entries = segments.reduce((total, each) => total + each.entries, 0);
-  const lastSnapshot = newestSnapshot(segments);
+  const lastSnapshot = newestCompleted(segments);
   const folded = segments.reduce((total, each) => total + foldedIn(each, lastSnapshot), 0);
   let chunks = 0;
   let bytes = 0;
@@ -246,7 +246,7 @@ async function rootsOfOthers(
   return roots;
 }
 
-function newestSnapshot(segments: readonly SegmentStatus[]): Position | null {
+function newestCompleted(segments: readonly SegmentStatus[]): Position | null {
   let newest: Position | null = null;
   for (const { segment, lastSnapshot } of segments) {
     if (lastSnapshot === null) continue;

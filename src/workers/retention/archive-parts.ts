@@ -14,7 +14,7 @@ import type { ArchivePart } from '../jobs/job.ts';
 import { type ArchiveDeps, FRAMES } from './write-archive.ts';
 
 /** A verified archive that no segment names yet. */
-export interface NewArchive {
+export interface MadeArchive {
   readonly key: string;
   readonly written: WrittenArchive;
   /** The parts of which it was joined. */
@@ -77,7 +77,7 @@ export async function joinParts(
   deps: ArchiveDeps,
   segment: Segment,
   parts: readonly ArchivePart[],
-): Promise<NewArchive> {
+): Promise<MadeArchive> {
   const { platform, blobs } = deps;
   const { log, segment: number } = segment;
   const { atLeast } = deps.frames ?? FRAMES;

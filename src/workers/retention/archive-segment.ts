@@ -31,7 +31,7 @@ import {
 import {
   archiveTooLong,
   joinParts,
-  type NewArchive,
+  type MadeArchive,
   removeParts,
   type UsableParts,
   usableParts,
@@ -165,7 +165,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
 }
 
 /** Writes the missing entries, and joins the parts if there are any. */
-async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): Promise<NewArchive | Archiving> {
+async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): Promise<MadeArchive | Archiving> {
   let { parts, ended } = usable;
   let stored = 0;
   const from = parts.at(-1)?.to ?? 0;

@@ -28,7 +28,7 @@ const schema = z.object({
   looks: z.array(z.object({ at: z.int().min(0), again: z.boolean(), differences: z.array(z.string()) })).optional(),
 });
 
-type Document = z.infer<typeof schema>;
+type StoredNote = z.infer<typeof schema>;
 
 const OBJECT = new JsonObject({
   key: COMPARE_KEY,
@@ -53,7 +53,7 @@ export async function readCompareNote(blobs: BlobStore, source: string): Promise
  * @throws ObjectInvalidError if the current note cannot be read; nothing is written then
  */
 export async function writeCompareNote(blobs: BlobStore, source: string, { rest, looks }: CompareNote): Promise<void> {
-  await OBJECT.update(blobs, (present): Document | undefined => {
+  await OBJECT.update(blobs, (present): StoredNote | undefined => {
     if (rest === undefined && looks.length === 0 && present === undefined) return undefined;
     const { items, logs, began } = rest ?? { items: [], logs: [], began: undefined };
     return {

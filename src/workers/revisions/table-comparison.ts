@@ -35,7 +35,7 @@ export interface ComparisonDeps {
 }
 
 /** An item that differs from its newest revision. Small: many of them wait. */
-export interface Difference {
+export interface ItemDifference {
   readonly keys: Item;
   /** The number of the newest revision; 0 if there is none. */
   readonly revision: number;
@@ -48,7 +48,7 @@ export interface Difference {
 /** The items of one log that differ from their newest revisions. */
 export interface DifferingLog {
   readonly log: LogId;
-  readonly differences: readonly Difference[];
+  readonly differences: readonly ItemDifference[];
 }
 
 /** The differences in a page of the source table, or of the logs. */
@@ -115,7 +115,7 @@ export class TableComparison {
   }
 
   /** A short hash of a difference: 72 bits, because a million of them may wait. */
-  idOf({ keys, revision, image }: Difference): string {
+  idOf({ keys, revision, image }: ItemDifference): string {
     const { platform, logs } = this.#deps;
     const hash = platform.sha256(encodeValue([itemKey(logs.source, keys), revision, image]));
     return toBase64(hash.slice(0, 9));
@@ -161,7 +161,7 @@ export class TableComparison {
     { isOlder = false } = {},
   ): Promise<DifferingLog> {
     const { logs } = this.#deps;
-    const differences: Difference[] = [];
+    const differences: ItemDifference[] = [];
     const compareWith = async (state: ItemsState | undefined): Promise<void> => {
       for await (const present of read(state)) {
         const found = await this.#differences(state, present);
@@ -188,11 +188,11 @@ export class TableComparison {
     });
   }
 
-  async #differences(state: ItemsState | undefined, present: readonly PresentItem[]): Promise<Difference[]> {
+  async #differences(state: ItemsState | undefined, present: readonly PresentItem[]): Promise<ItemDifference[]> {
     const { items, logs } = this.#deps;
     const { source } = logs;
     const seen = Math.floor(items.serviceTime() / 1000);
-    const differences: Difference[] = [];
+    const differences: ItemDifference[] = [];
     for (const { keys, item } of present) {
       const last = state && (await lastRevisions(state, itemKey(source, keys))).last;
       const image = this.#imageOf(item);
@@ -207,7 +207,7 @@ export class TableComparison {
    * item that then changes back would look as if it had differed for the whole wait. An item
    * without revisions needs no second read: every record of it is still missing.
    */
-  async #stillDiffering(state: ItemsState | undefined, found: readonly Difference[]): Promise<Difference[]> {
+  async #stillDiffering(state: ItemsState | undefined, found: readonly ItemDifference[]): Promise<ItemDifference[]> {
     const differences = found.filter(({ revision }) => revision === 0);
     const keys = found.filter(({ revision }) => revision > 0).map((difference) => difference.keys);
     for (let from = 0; from < keys.length; from += MAX_SOURCE_KEYS) {
@@ -223,7 +223,7 @@ export class TableComparison {
     }
   }
 
-  async #recordSome(log: LogId, differences: readonly Difference[]): Promise<void> {
+  async #recordSome(log: LogId, differences: readonly ItemDifference[]): Promise<void> {
     const { items, logs } = this.#deps;
     const keys = differences.map((difference) => difference.keys);
     const present = await readPresent(items, keys);

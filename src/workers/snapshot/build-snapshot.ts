@@ -16,7 +16,7 @@ import { type BuildDeps, type Built, buildState, searchBase } from '../../snapsh
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
 import { type EncodedRoot, encodeRoot, type FlushDue, flushDue, otherReducer, type Root } from '../../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../../snapshot/snapshots.ts';
-import { clearStop, contains, isAt, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
+import { clearStop, contains, isStopAt, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { NodeCache } from '../../tree/node-cache.ts';
 import type { SnapshotJob } from '../jobs/job.ts';
 import {
@@ -177,7 +177,10 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
       return { outcome: 'obsolete', position: job.position };
     });
     const folded = result.outcome === 'progress' ? result.reached : job.position;
-    if (stop !== undefined && (contains(folded, stop) || (result.outcome === 'built' && isAt(job.position, stop)))) {
+    if (
+      stop !== undefined &&
+      (contains(folded, stop) || (result.outcome === 'built' && isStopAt(job.position, stop)))
+    ) {
       await clearStop(deps.blobs, job.log);
     }
     return result;

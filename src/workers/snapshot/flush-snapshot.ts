@@ -77,10 +77,10 @@ export function reportFlush(result: FlushResult): Report {
  */
 export function flushSnapshot(deps: SnapshotDeps, job: FlushJob): Promise<FlushResult> {
   // A flush does not clear a stop: it proves nothing about the entry that could not be folded.
-  return withStopGuard(deps, job, () => flush(deps, job));
+  return withStopGuard(deps, job, () => flushSnapshotAt(deps, job));
 }
 
-async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushResult> {
+async function flushSnapshotAt(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushResult> {
   const { log, position } = place;
   const newest = await newestSnapshot(deps.store, log, position);
   if (newest !== undefined) return { outcome: 'passed', position, newest };
@@ -104,7 +104,7 @@ async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushRes
   if (!(await deps.tables.replaceRoot(log, position, from, to))) {
     const carried = rootOf(await requireSnapshotEntry(deps, place));
     if (carried !== undefined) await loadDuplicate(deps, flushed, carried);
-    return flush(deps, place);
+    return flushSnapshotAt(deps, place);
   }
   const written = {
     chunksWritten: nodes.counts.written,
@@ -116,7 +116,7 @@ async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushRes
 }
 
 function notComplete(place: SnapshotPlace): never {
-  throw new MessageInvalidError('the snapshot of a flush job is not complete', {
+  throw new MessageInvalidError('the snapshot of a flushSnapshotAt job is not complete', {
     log: place.log,
     ...place.position,
     advice: 'Do nothing: after the snapshot is complete, it is flushed when this is due',

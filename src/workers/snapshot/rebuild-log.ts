@@ -33,12 +33,12 @@ interface RebuildCounts {
 }
 
 export type RebuildResult =
-  | (RebuildCounts & Newest & { readonly outcome: 'rebuilt' })
+  | (RebuildCounts & NewestSnapshot & { readonly outcome: 'rebuilt' })
   /** The time was up; the job needs a continuation. */
   | (RebuildCounts & { readonly outcome: 'progress'; readonly after: Position | undefined; readonly reached: Position })
-  | (Stopped & Partial<Newest>);
+  | (Stopped & Partial<NewestSnapshot>);
 
-interface Newest {
+interface NewestSnapshot {
   /** The newest snapshot that was rebuilt; undefined if there is none. */
   readonly newest: Position | undefined;
   /** Why a flush of it is due; undefined if it is not. */

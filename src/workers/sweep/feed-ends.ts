@@ -6,7 +6,7 @@ import type { ReservedTypes } from '../../log/entry.ts';
 import { entryPlace } from '../../log/item-codec.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { queryNewest } from '../../log/newest.ts';
-import type { FeedWriter, LogEnd } from '../feed/feed-writer.ts';
+import type { FeedWriter, LogPosition } from '../feed/feed-writer.ts';
 import { createdOf, type Finder, isYoung, STREAM_SECONDS, type SweptLog, type Youth } from './finder.ts';
 
 export interface FoundEnd {
@@ -99,7 +99,7 @@ export interface SweptFeedDeps {
 }
 
 /** An end, and the newest entry of the log that the sweep saw. */
-interface SeenEnd extends LogEnd {
+interface SeenEnd extends LogPosition {
   readonly newest: Position;
 }
 
@@ -161,7 +161,7 @@ export class SweptFeed {
   }
 
   /** The feed may know entries that are young, or that a stale read did not show. */
-  async #check({ log, position: fed }: LogEnd, seen: Position | undefined): Promise<void> {
+  async #check({ log, position: fed }: LogPosition, seen: Position | undefined): Promise<void> {
     if (seen !== undefined && comparePositions(seen, fed) >= 0) return;
     const { tables, types, onAhead } = this.#deps;
     let end: Position;

@@ -48,13 +48,13 @@ const schema = z.object({
     .optional(),
 });
 
-type Document = z.infer<typeof schema>;
+type StoredNote = z.infer<typeof schema>;
 
 /** Jobs that a sweep sent to one queue. */
 export type RequestedJobsNote = Readonly<z.infer<typeof requestedJobs>>;
 
 /** A note from one sweep to the next. */
-export type SweepNote = Readonly<Omit<Document, 'format'>>;
+export type SweepNote = Readonly<Omit<StoredNote, 'format'>>;
 
 const OBJECT = new JsonObject({
   key: SWEEP_KEY,
@@ -85,7 +85,7 @@ export async function writeSweepNote(
     const present = toNote(document);
     const isMine = isDeepStrictEqual(present, before);
     const kept = isMine ? requested : [...(present?.requested ?? []), ...requested];
-    const next: Document = {
+    const next: StoredNote = {
       format: 1,
       ...(rest !== undefined && (isMine || present?.rest !== undefined) && { rest }),
       ...(kept.length > 0 && { requested: kept }),
@@ -94,6 +94,6 @@ export async function writeSweepNote(
   });
 }
 
-function toNote({ rest, requested }: Partial<Document> = {}): SweepNote | undefined {
+function toNote({ rest, requested }: Partial<StoredNote> = {}): SweepNote | undefined {
   return rest === undefined && requested === undefined ? undefined : { rest, requested };
 }

@@ -29,12 +29,12 @@ import { checkBatchItems, checkWriteSize } from '../../../src/log/item-size.ts';
 import type {
   AttributeUpdate,
   ExpiringSegment,
-  ItemPlace as LogItemPlace,
   LogStore,
   NewArchive,
   NewItems,
   ReplacementArchive,
   ScanPart,
+  SegmentOrEntryPlace,
   SegmentPlace,
   SegmentRange,
   UnreadEntries,
@@ -182,7 +182,7 @@ export class MemoryLogStore implements LogStore {
     return this.#segments.update({ partition: log, sort: segment }, { ...lastSnapshotAttributes(to) });
   }
 
-  async removeAttributes({ log, segment, entry }: LogItemPlace, attributes: Item): Promise<boolean> {
+  async removeAttributes({ log, segment, entry }: SegmentOrEntryPlace, attributes: Item): Promise<boolean> {
     const table = entry === undefined ? this.#segments : this.#entries;
     const place = entry === undefined ? { partition: log, sort: segment } : placeOfEntry(log, { segment, entry });
     const item = table.get(place);

@@ -8,12 +8,12 @@ import type {
   AttributeUpdate,
   Consistency,
   ExpiringSegment,
-  ItemPlace,
   LogStore,
   NewArchive,
   NewItems,
   ReplacementArchive,
   ScanPart,
+  SegmentOrEntryPlace,
   SegmentPlace,
   SegmentRange,
   UnreadEntries,
@@ -161,7 +161,7 @@ export class RecordedLogStore implements WatchedTables {
     return moved;
   }
 
-  async removeAttributes(place: ItemPlace, attributes: Item): Promise<boolean> {
+  async removeAttributes(place: SegmentOrEntryPlace, attributes: Item): Promise<boolean> {
     const removed = await this.#inner.removeAttributes(place, attributes);
     const { log, segment, entry } = place;
     if (entry === undefined) await this.segmentChanged(log, segment);

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
+import { checkLogsSettings } from '../../../src/adapters/platform/node-logs.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { START } from '../../../src/ids/position.ts';
 import type { Item } from '../../../src/log/attribute.ts';
@@ -107,8 +107,8 @@ export const MAPPINGS: Cases = {
       await read(log);
     },
   'Leave `types` out': async (refused) => {
-    await refused(() => checkOptions({}, { types: RESERVED_TYPES, mapping: 'pk-sk' }));
-    checkOptions({}, { mapping: 'pk-sk' });
+    await refused(() => checkLogsSettings({}, { types: RESERVED_TYPES, mapping: 'pk-sk' }));
+    checkLogsSettings({}, { mapping: 'pk-sk' });
   },
   'Correct it as docs/format.md describes schema mappings': async (refused) => {
     await refused(() => parseMapping({ ...ORDERS, sortKey: { ...ORDERS.sortKey, pattern: 'event#{n:6}' } }));
