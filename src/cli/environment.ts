@@ -13,7 +13,7 @@ import { FEED_LOG } from '../feed/feed-log.ts';
 import { feedReducer } from '../feed/feed-reducer.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { dataPath } from '../local/engine-program.ts';
-import { type ForeignPart, oncePerPart, partNotice } from '../log/guard.ts';
+import { type OnForeign, oncePerPart, partNotice } from '../log/guard.ts';
 import type { OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { FeedWriter } from '../workers/feed/feed-writer.ts';
@@ -24,7 +24,7 @@ import { chooseReducer, reducerGuard } from './reducer.ts';
 interface Deps extends Omit<Stores<MeteredBlobStore>, 'mapped' | 'requests'> {
   readonly reducer: Reducer;
   readonly watch: ReturnType<typeof foldWatchOf>;
-  readonly onForeign: (part: ForeignPart) => void;
+  readonly onForeign: OnForeign;
   readonly now: () => number;
   readonly random: () => number;
 }

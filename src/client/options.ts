@@ -1,5 +1,5 @@
 import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts';
-import type { ForeignPart } from '../log/guard.ts';
+import type { OnForeign } from '../log/guard.ts';
 import { checkOnBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
 import type { ReloadLimits } from './state-folder.ts';
@@ -16,7 +16,7 @@ export interface DocumentOptions {
    * Called once for each archive, root or Last Snapshot that another program wrote and that the
    * document passed over. Ignored by default.
    */
-  readonly onForeign?: (part: ForeignPart) => void;
+  readonly onForeign?: OnForeign;
   /**
    * With `stop`, a document that meets an entry that cannot be decoded or folded shows the state
    * before it, names it in `badEntry`, and refuses to append. `throw` by default.

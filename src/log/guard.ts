@@ -20,6 +20,9 @@ export interface ForeignPart {
   readonly entry?: number | undefined;
 }
 
+/** Called for each part that a reader or a job passes over. */
+export type OnForeign = (part: ForeignPart) => void;
+
 /** The attributes of each kind of part. */
 const ATTRIBUTES = { archive: ['A', 'H'], pointer: ['L'], root: ['B', 'E'] } as const;
 
@@ -127,6 +130,11 @@ export function shownParts(segment: Segment): ForeignPart[] {
   return archive === undefined ? pointer : [archive, ...pointer];
 }
 
+/** The text that another program wrote as the name of its archive, perhaps the key of an object. */
+export function otherArchiveName({ foreign: { A } = {} }: Segment): string | undefined {
+  return A !== undefined && 'S' in A ? A.S : undefined;
+}
+
 /** A segment as if no other program had archived it. */
 export function withoutForeignArchive({ foreign: { L } = {}, ...segment }: Segment): Segment {
   return L === undefined ? segment : { ...segment, foreign: { L } };
@@ -160,10 +168,13 @@ export async function removeBody(
 /** The result of a job that had to write where another program wrote. The job changed nothing. */
 export type PassedOver<Place> = Place & { readonly outcome: 'foreign'; readonly reason: string };
 
-/** The result of a job that passes over a part. */
-export function passOver<Place extends object>(place: Place, part: ForeignPart): PassedOver<Place> {
-  return { ...place, outcome: 'foreign', reason: describePart(part) };
+/** The result of a job that passes over a part, or over what a reason names. */
+export function passOver<Place extends object>(place: Place, why: ForeignPart | string): PassedOver<Place> {
+  return { ...place, outcome: 'foreign', reason: typeof why === 'string' ? why : describePart(why) };
 }
+
+/** Advice for a person who wants a job to replace a part. */
+export const REPLACE_ADVICE = "Run 'logfold sweep --log LOG --replace-foreign' to replace it; nothing was changed";
 
 /** A part in words, without its log and without a full stop. */
 export function describePart({ kind, segment, entry = 0 }: ForeignPart): string {
@@ -183,7 +194,7 @@ export function partNotice(part: ForeignPart): string {
 }
 
 /** Calls a function once for each part, however often a caller meets it. */
-export function oncePerPart(report: (part: ForeignPart) => void): (part: ForeignPart) => void {
+export function oncePerPart(report: OnForeign): OnForeign {
   const reported = new Set<string>();
   return (part) => {
     const name = partNotice(part);

@@ -4,8 +4,8 @@ import { checkPosition, type Position, START } from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
 import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from './entry.ts';
 import { positionOfNumber } from './find-position.ts';
-import { type ForeignPart, guardPointer, shownParts } from './guard.ts';
-import { lastWithoutRoot, searchSnapshot } from './last-snapshot.ts';
+import { guardPointer, shownParts } from './guard.ts';
+import { lastWithoutRoot, type SnapshotSearch, searchSnapshot } from './last-snapshot.ts';
 import type { LogReader } from './log-store.ts';
 import { queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
 import { type EntrySource, type OpenRange, readUpTo } from './read-entries.ts';
@@ -118,14 +118,10 @@ async function resolveStart(
 }
 
 /** The newest complete snapshot of a log, and the entries from its own onward. */
-export interface LogTail {
-  /** Undefined if the log has none; the entries are then all of the log. */
-  readonly snapshot: CompletedSnapshot | undefined;
+export interface LogTail extends SnapshotSearch {
   /** Position of the first entry. */
   readonly start: Position;
   readonly pages: AsyncIterable<Entry[]>;
-  /** Parts that another program wrote, and what the search passed over. */
-  readonly passedOver: readonly ForeignPart[];
 }
 
 /**

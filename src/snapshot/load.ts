@@ -1,7 +1,7 @@
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from '../log/entry.ts';
-import type { ForeignPart } from '../log/guard.ts';
+import type { OnForeign } from '../log/guard.ts';
 import { searchSnapshot } from '../log/last-snapshot.ts';
 import { readTail } from '../log/query.ts';
 import { type OpenRange, readEntries, readUpTo } from '../log/read-entries.ts';
@@ -25,7 +25,7 @@ export interface LoadDeps extends SnapshotStores {
    * Called for what another program wrote where logfold writes, and what the load passed over. Each
    * load calls it again.
    */
-  readonly onForeign?: ((part: ForeignPart) => void) | undefined;
+  readonly onForeign?: OnForeign | undefined;
 }
 
 export interface LoadOptions {

@@ -61,7 +61,7 @@ export function workCommand() {
           const division = revisionsOf !== undefined && !divides(given) ? REVISIONS_DIVISION : given;
           const revisions = revisionsOf && (await recordedTable(environment, { ...options, revisionsOf }));
           const summary = new Summary(output, { hasFeed: feed !== undefined, hasRevisions: revisionsOf !== undefined });
-          const foreign = new AbortController();
+          const otherReducer = new AbortController();
           const streamArn = await untilInterrupted(() => environment.streamArn());
           output.note('Working. Interrupt to stop.');
           await runPipeline({
@@ -82,11 +82,11 @@ export function workCommand() {
             ...(revisions && { revisions }),
             concurrency: options.concurrency,
             untilIdle: options.untilIdle,
-            signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
+            signal: AbortSignal.any([stop, environment.lost, otherReducer.signal]),
             onEvent: (event) => {
               // Neither a second try nor another log can help: all logs get the same reducer.
               if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
-                return foreign.abort(event.error);
+                return otherReducer.abort(event.error);
               summary.count(event);
             },
             keepDead: async ({ body }) => {
@@ -94,7 +94,7 @@ export function workCommand() {
             },
           });
           environment.lost.throwIfAborted();
-          foreign.signal.throwIfAborted();
+          otherReducer.signal.throwIfAborted();
           summary.finish();
           // The command ended before it was idle.
           if (options.untilIdle && stop.reason instanceof InterruptedError)

@@ -24,7 +24,7 @@ import {
   type SnapshotJob,
   streamDeduplicationId,
 } from '../jobs/job.ts';
-import { describeOutcome, type Refused, type Report, reportRefused } from '../jobs/report.ts';
+import { describeOutcome, type Refused, type Report, reportUndone } from '../jobs/report.ts';
 import { type ArchiveResult, archiveSegment, reportArchive } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment, reportExpiry } from '../retention/expire-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
@@ -70,7 +70,7 @@ const REPORTS: { readonly [Kind in Job['kind']]: (result: JobResults[Kind], run:
   snapshot: reportSnapshot,
   divide: reportDivision,
   flush: reportFlush,
-  archive: (result) => (result.outcome === 'refused' ? reportRefused(result) : reportArchive(result)),
+  archive: (result) => (result.outcome === 'refused' ? reportUndone(result) : reportArchive(result)),
   expire: reportExpiry,
   collect: reportCollection,
   rebuild: reportRebuild,

@@ -18,7 +18,7 @@ import { foldsItems } from '../../state/items/reducer.ts';
 import type { Reducer } from '../../state/reducer.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
-import { count, NOTHING_TO_DO, type Report, reportStopped } from '../jobs/report.ts';
+import { count, NOTHING_TO_DO, type Report, reportUndone } from '../jobs/report.ts';
 
 /**
  * Tries to write while an application appends. They do not wait, because an application that never
@@ -77,8 +77,8 @@ export function reportDivision(result: DivideResult): Report {
       return { text: `${count(result.segments, 'segment')} registered`, level: 'info' };
     case 'undivided':
       return NOTHING_TO_DO;
-    case 'stopped':
-      return reportStopped(result);
+    default:
+      return reportUndone(result);
   }
 }
 

@@ -10,15 +10,7 @@ import type { BlobInfo } from '../../store/blob-store.ts';
 import { logPrefix, parseKey } from '../../store/keys.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
 import type { CollectJob } from '../jobs/job.ts';
-import {
-  count,
-  formatBytes,
-  IN_PART,
-  NOTHING_TO_DO,
-  type Refused,
-  type Report,
-  reportRefused,
-} from '../jobs/report.ts';
+import { count, formatBytes, IN_PART, NOTHING_TO_DO, type Refused, type Report, reportUndone } from '../jobs/report.ts';
 import {
   type CollectionPlace,
   isJudged,
@@ -107,8 +99,8 @@ export function reportCollection(result: CollectResult): Report {
       return IN_PART;
     case 'passed':
       return NOTHING_TO_DO;
-    case 'refused':
-      return reportRefused(result);
+    default:
+      return reportUndone(result);
   }
 }
 

@@ -2,7 +2,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { type RootRef, rootOf } from '../../log/entry.ts';
-import { guardPointer } from '../../log/guard.ts';
+import { guardPointer, otherArchiveName } from '../../log/guard.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import { lastWithoutRoot } from '../../log/last-snapshot.ts';
 import { requireDense, requireKnown } from '../../log/newest.ts';
@@ -90,8 +90,8 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const { archive, lastSnapshot } = segment;
     // If a segment was archived long ago, all its snapshots except the last were dropped long ago.
     const all = archive === undefined || (await isRecent(deps, archive.key, now - 2 * graceMs));
-    const { A } = segment.foreign ?? {};
-    if (A !== undefined && 'S' in A) others.add(A.S);
+    const other = otherArchiveName(segment);
+    if (other !== undefined) others.add(other);
     const texts = { externals, others };
     const found = await Array.fromAsync(all ? snapshotsOf(deps, segment, texts) : lastSnapshotRoot(deps, segment));
     const isOwn = found.some(({ position }) => position.entry === lastSnapshot?.position.entry);

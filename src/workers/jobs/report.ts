@@ -1,4 +1,6 @@
 import type { LogfoldError } from '../../errors.ts';
+import type { PassedOver } from '../../log/guard.ts';
+import type { Stopped } from '../../snapshot/stop.ts';
 import { describeJob, type Job } from './job.ts';
 
 /** Says what a result means to people, logs and metrics. The type of a result has it beside it. */
@@ -54,24 +56,21 @@ export interface Refused {
   readonly error: LogfoldError;
 }
 
-export function reportRefused({ error }: Refused): Report {
-  return {
-    text: `refused: ${error.message}`,
-    level: 'error',
-    metrics: [countMetric('JobsFailed', 1)],
-    failure: error,
-  };
-}
-
-/** The report of a job whose log is stopped. */
-export function reportStopped({ stop }: { readonly stop: NonNullable<Report['failure']> }): Report {
+/** The report of a job of any kind that did not do its work. */
+export function reportUndone(result: Refused | Omit<Stopped, 'position'> | PassedOver<unknown>): Report {
+  if (result.outcome === 'foreign') return { text: `passed over: ${result.reason}`, level: 'warn' };
+  if (result.outcome === 'refused') {
+    const { error } = result;
+    return {
+      text: `refused: ${error.message}`,
+      level: 'error',
+      metrics: [countMetric('JobsFailed', 1)],
+      failure: error,
+    };
+  }
+  const { stop } = result;
   const metrics = [countMetric('LogsStopped', 1)];
   return { text: `the log is stopped: ${stop.message}`, level: 'error', metrics, failure: stop };
-}
-
-/** The report of a job that passes over what another program wrote. */
-export function reportForeign({ reason }: { readonly reason: string }): Report {
-  return { text: `passed over: ${reason}`, level: 'warn' };
 }
 
 /** The chunks and the root that a job wrote. */

@@ -26,7 +26,7 @@ import {
   IN_PART,
   type Metric,
   type Report,
-  reportForeign,
+  reportUndone,
 } from '../jobs/report.ts';
 import {
   archiveTooLong,
@@ -89,8 +89,8 @@ export function reportArchive(result: ArchiveResult | ArchivePlan): Report {
       return { ...IN_PART, metrics: storedMetrics(result) };
     case 'present':
       return { text: 'already archived', level: 'quiet' };
-    case 'foreign':
-      return reportForeign(result);
+    default:
+      return reportUndone(result);
   }
 }
 
@@ -286,8 +286,7 @@ async function rootToArchive(
   if (archive !== undefined && !replaceForeign) return passOver({ segment: number }, archive);
   requireNotExpiring(segment);
   const found = await readLastSnapshot(tables, segment);
-  if (found === undefined) return { root: undefined };
   if (found === 'gone') throw lastWithoutRoot(segment);
-  if (found !== 'foreign') return { root: found.root };
+  if (typeof found !== 'string') return { root: found?.root };
   return passOver({ segment: number }, { kind: 'pointer', log, segment: number, entry: lastSnapshot?.position.entry });
 }

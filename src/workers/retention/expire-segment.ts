@@ -14,7 +14,7 @@ import { planRetention, type RetentionPolicy } from '../../retention/retention-p
 import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
-import { countEntries, formatDate, type Report, reportForeign } from '../jobs/report.ts';
+import { countEntries, formatDate, type Report, reportUndone } from '../jobs/report.ts';
 import type { RateLimiter } from './rate-limiter.ts';
 import { requireCovered, requireItemsAfter, requireSegment } from './segment-state.ts';
 
@@ -70,8 +70,8 @@ export function reportExpiry(result: ExpireResult): Report {
       return { text: 'already expired', level: 'quiet' };
     case 'kept':
       return { text: 'kept by the policy', level: 'quiet' };
-    case 'foreign':
-      return reportForeign(result);
+    default:
+      return reportUndone(result);
   }
 }
 

@@ -1,6 +1,6 @@
 import { SegmentNotFoundError, SegmentStateError } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { describePart, guardPointer } from '../../log/guard.ts';
+import { describePart, guardPointer, REPLACE_ADVICE } from '../../log/guard.ts';
 import type { SegmentPlace, TableReader } from '../../log/log-store.ts';
 import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -35,7 +35,7 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
     throw new SegmentStateError(`the segment is not covered: ${describePart(pointer)}`, {
       log,
       segment,
-      advice: "Run 'logfold sweep --log LOG --replace-foreign' to replace it; nothing was changed",
+      advice: REPLACE_ADVICE,
     });
   }
   if (isCovered(found, next, next && (await newestOfMapped(tables, next)))) return found;

@@ -28,8 +28,7 @@ import {
   NOTHING_TO_DO,
   passedOverText,
   type Report,
-  reportForeign,
-  reportStopped,
+  reportUndone,
   secondsMetric,
   type Written,
   writtenMetrics,
@@ -134,10 +133,8 @@ export function reportSnapshot(result: SnapshotResult, { ms, lag }: SnapshotRun)
     case 'present':
     case 'obsolete':
       return NOTHING_TO_DO;
-    case 'foreign':
-      return reportForeign(result);
-    case 'stopped':
-      return reportStopped(result);
+    default:
+      return reportUndone(result);
   }
 }
 

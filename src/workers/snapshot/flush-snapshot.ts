@@ -13,8 +13,7 @@ import {
   count,
   IN_PART,
   type Report,
-  reportForeign,
-  reportStopped,
+  reportUndone,
   type Written,
   writtenMetrics,
   writtenText,
@@ -58,10 +57,8 @@ export function reportFlush(result: FlushResult): Report {
       return { text: 'no buffered edits', level: 'quiet' };
     case 'passed':
       return { text: `the snapshot at ${formatPosition(result.newest)} is newer`, level: 'quiet' };
-    case 'foreign':
-      return reportForeign(result);
-    case 'stopped':
-      return reportStopped(result);
+    default:
+      return reportUndone(result);
   }
 }
 
@@ -90,7 +87,7 @@ async function flushSnapshotAt(deps: SnapshotDeps, place: SnapshotPlace): Promis
   const from = rootOf(entry) ?? notComplete(place);
   const root = await loadRoot(deps, place, from);
   const reason = otherReducer(root, deps.reducer);
-  if (reason !== undefined) return { outcome: 'foreign', position, reason };
+  if (reason !== undefined) return passOver({ position }, reason);
   if (isStateFlushed(root.state)) return { outcome: 'empty', position };
 
   const nodes = nodeStore(deps, log);

@@ -3,7 +3,7 @@ import { ArchiveDiffersError, HistoryGoneError, SegmentStateError } from '../../
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
-import { describePart, type ForeignPart, removeBody } from '../../log/guard.ts';
+import { describePart, type OnForeign, removeBody } from '../../log/guard.ts';
 import { advanceTo, nameRoot } from '../../log/last-snapshot.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -13,7 +13,7 @@ import { type EncodedRoot, encodeRoot, type FlushDue, flushDue, otherReducer, ty
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { RebuildJob } from '../jobs/job.ts';
-import { count, countEntries, IN_PART, passedOverText, type Report, reportStopped } from '../jobs/report.ts';
+import { count, countEntries, IN_PART, passedOverText, type Report, reportUndone } from '../jobs/report.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
@@ -56,8 +56,8 @@ export function reportRebuild(result: RebuildResult): Report {
     }
     case 'progress':
       return IN_PART;
-    case 'stopped':
-      return reportStopped(result);
+    default:
+      return reportUndone(result);
   }
 }
 
@@ -72,8 +72,8 @@ export type RebuildDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
  * still missing after its chunks were written, the segment gets another archive with the new root.
  * If an archive is missing and all entries are in the table, it is written again.
  *
- * It passes over what another program wrote: roots, and the snapshots of segments with a foreign
- * archive or Last Snapshot. `replaceForeign` lets it replace roots and Last Snapshots.
+ * It passes over what another program wrote: roots, and the snapshots of segments of which it wrote
+ * the archive or Last Snapshot. `replaceForeign` lets it replace roots and Last Snapshots.
  *
  * It throws transient errors too; the job is then retried.
  * @throws LogNotFoundError if the log has no segment
@@ -154,7 +154,7 @@ async function rebuild(
   let base = after === undefined ? undefined : await rebuiltRoot(deps, { log, segments }, after);
   if (base !== undefined) onRebuilt(base);
   const passed: string[] = [];
-  const pass = (part: ForeignPart): void => void passed.push(describePart(part));
+  const pass: OnForeign = (part) => void passed.push(describePart(part));
   const counts = (): RebuildCounts => {
     const counted = { snapshots, replaced, differed, entries };
     return passed.length === 0 ? counted : { ...counted, passedOver: passed };

@@ -3,7 +3,7 @@ import { ArchiveCorruptError, ArchiveMissingError, EntryGapError } from '../../e
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position, START } from '../../ids/position.ts';
 import { type Entry, rootOf } from '../../log/entry.ts';
-import { type ForeignPart, guardArchive, guardPointer, guardRoot } from '../../log/guard.ts';
+import { guardArchive, guardPointer, guardRoot, type OnForeign } from '../../log/guard.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
 import type { LastSnapshot, Segment } from '../../log/segment.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
@@ -17,7 +17,7 @@ export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
   /** Its segment, if the segment is archived. */
   readonly archived?: Segment;
   /** The body that another program wrote onto the Snapshot entry. */
-  readonly replaces?: ForeignPart | undefined;
+  readonly replaces?: ReturnType<typeof guardRoot>;
   /** Last Snapshot of the segment, if logfold wrote it. */
   readonly last?: LastSnapshot | undefined;
 }
@@ -31,7 +31,7 @@ export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
 export async function* rebuildTargets(
   deps: RebuildTargetDeps,
   { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
-  { after, pass }: { readonly after: Position | undefined; readonly pass: (part: ForeignPart) => void },
+  { after, pass }: { readonly after: Position | undefined; readonly pass: OnForeign },
 ): AsyncGenerator<RebuildTarget> {
   const { types, replaceForeign = false } = deps;
   for (const segment of segments) {

@@ -7,7 +7,7 @@ import {
 } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { Entry, ReservedTypes, RootRef } from '../../log/entry.ts';
-import { type ForeignPart, guardPointer } from '../../log/guard.ts';
+import { guardPointer } from '../../log/guard.ts';
 import { rootAttribute } from '../../log/item-codec.ts';
 import { advanceTo, type PublishDeps, type SnapshotPlace } from '../../log/last-snapshot.ts';
 import type { LogReader } from '../../log/log-store.ts';
@@ -64,7 +64,7 @@ export async function advanceToCarried(
   deps: SnapshotStores & PublishDeps,
   place: SnapshotPlace,
   carried: RootRef,
-): Promise<ForeignPart | undefined> {
+): ReturnType<typeof advanceTo> {
   const { log, position } = place;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
   if (segment !== undefined && isFrozen(segment)) return undefined;

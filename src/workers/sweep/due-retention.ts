@@ -1,6 +1,6 @@
 import { SegmentStateError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { type ForeignPart, guardPointer, withoutForeignArchive } from '../../log/guard.ts';
+import { guardPointer, withoutForeignArchive } from '../../log/guard.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -48,11 +48,7 @@ export function dueRetention({ log, segments, send, passOver, fail }: SweptLog, 
   return { find };
 }
 
-async function pointerInTheWay(
-  tables: TableReader,
-  segments: readonly Segment[],
-  job: RetentionJob,
-): Promise<ForeignPart | undefined> {
+async function pointerInTheWay(tables: TableReader, segments: readonly Segment[], job: RetentionJob) {
   for (const segment of segments) {
     if (segment.segment !== job.segment && segment.segment !== job.segment + 1) continue;
     const pointer = await guardPointer(tables, segment);

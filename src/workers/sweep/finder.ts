@@ -1,7 +1,7 @@
 import type { LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import type { ForeignPart } from '../../log/guard.ts';
+import type { OnForeign } from '../../log/guard.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { Job } from '../jobs/job.ts';
 
@@ -40,7 +40,7 @@ export interface SweptLog {
   isStopped: boolean | undefined;
   readonly send: (due: DueJob) => Promise<void>;
   /** Takes a part that another program wrote, so that no job is due. */
-  readonly passOver: (part: ForeignPart) => void;
+  readonly passOver: OnForeign;
   readonly fail: (error: LogfoldError) => void;
   /** Counts the entries since the newest complete snapshot, and whether they are too many. */
   readonly countTail: (entries: number, isOverdue: boolean) => void;

@@ -2,7 +2,7 @@ import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../erro
 import { FEED_LOG } from '../../feed/feed-log.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
 import type { DivisionPolicy } from '../../log/division-policy.ts';
-import type { ForeignPart } from '../../log/guard.ts';
+import type { OnForeign } from '../../log/guard.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { findGcCandidates, type GcCandidatesDeps, notInTables } from '../gc/candidates.ts';
@@ -52,7 +52,7 @@ export interface SweepDeps extends PendingSnapshotsDeps, DueRetentionDeps, GcCan
   /** Called with the number of logs that the sweep has looked at. */
   readonly onProgress?: (logs: number) => void;
   /** Called for each part that another program wrote, and the sweep passed over. */
-  readonly onForeign?: (part: ForeignPart) => void;
+  readonly onForeign?: OnForeign;
 }
 
 export interface SweepOptions extends PendingSnapshotsOptions {
