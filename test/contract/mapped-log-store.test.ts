@@ -1,4 +1,4 @@
-import { CreateTableCommand, DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
@@ -31,6 +31,7 @@ import { DAMAGED_ROOT } from '../support/damage.ts';
 import { allEntries, entryAt, NOON } from '../support/logs.ts';
 import { expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
 import { newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
 import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { MemoryMappedItems } from '../support/stores/memory-mapped-items.ts';
@@ -91,20 +92,8 @@ async function dynamoDbTables(mapping: SchemaMapping): Promise<Tables> {
   const { segmentTable } = await engine.createTables();
   const table = `application-${++tables}`;
   const { partitionKey, sortKey } = mapping;
-  await client.send(
-    new CreateTableCommand({
-      TableName: table,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: partitionKey.name, AttributeType: partitionKey.type },
-        { AttributeName: sortKey.name, AttributeType: sortKey.form === 'N' ? 'N' : 'S' },
-      ],
-      KeySchema: [
-        { AttributeName: partitionKey.name, KeyType: 'HASH' },
-        { AttributeName: sortKey.name, KeyType: 'RANGE' },
-      ],
-    }),
-  );
+  const keys = { [partitionKey.name]: partitionKey.type, [sortKey.name]: sortKey.form === 'N' ? 'N' : 'S' } as const;
+  await createItemTable(client, table, { keys });
   return {
     mapping,
     items: new DynamoDbMappedItems({ client, table, segmentTable, mapping }),

@@ -1,11 +1,12 @@
 import { createServer } from 'node:http';
-import { BatchWriteItemCommand, CreateTableCommand, DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { BatchWriteItemCommand, DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbSourceItems } from '../../src/adapters/dynamodb/source-items.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { SourceItems } from '../../src/revisions/source-table.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
+import { createItemTable } from '../support/stores/item-table.ts';
 import { MemorySourceItems } from '../support/stores/memory-source-items.ts';
 
 const KEY_NAMES = ['owner', 'number'] as const;
@@ -52,20 +53,7 @@ async function inMemory(): Promise<Fixture> {
 async function inDynamoDb(): Promise<Fixture> {
   const { client } = engine;
   const TableName = `source-${++tables}`;
-  await client.send(
-    new CreateTableCommand({
-      TableName,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: 'owner', AttributeType: 'S' },
-        { AttributeName: 'number', AttributeType: 'N' },
-      ],
-      KeySchema: [
-        { AttributeName: 'owner', KeyType: 'HASH' },
-        { AttributeName: 'number', KeyType: 'RANGE' },
-      ],
-    }),
-  );
+  await createItemTable(client, TableName, { keys: { owner: 'S', number: 'N' } });
   return {
     items: new DynamoDbSourceItems({ client, table: TableName, keyNames: KEY_NAMES }),
     put: async ([first, ...others]) => {

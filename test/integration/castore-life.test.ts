@@ -138,7 +138,7 @@ describe('a table that Castore wrote', () => {
   });
 
   test('has archived segments restored into another table, byte for byte', async () => {
-    await createItemTable(db, COPY, { keys: ['aggregateId', 'version'] });
+    await createItemTable(db, COPY, { keys: { aggregateId: 'S', version: 'N' } });
     const copies = ['--to-entry-table', COPY, '--to-segment-table', 'copy-segments'];
     for (const segment of ['0', '1']) await logfold('restore', 'eve', segment, ...copies);
     const restored = linesOf(await place.items(COPY));

@@ -12,6 +12,7 @@ import type { Item } from '../../src/log/attribute.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../../src/store/keys.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
+import { EXPIRING_ORDERS } from '../support/orders.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { clientConfig } from '../support/stores/shared-engine.ts';
 
@@ -46,7 +47,7 @@ async function releaseBucket(): Promise<void> {
   await place.blobs.delete([CLAIM_KEY, MAPPING_KEY]);
 }
 
-function createTable(name: string): Promise<void> {
+function createTable(name: string): Promise<string> {
   return createItemTable(db, name, { stream: 'NEW_IMAGE' });
 }
 
@@ -67,16 +68,6 @@ function event(id: string, number: number, overrides: Item = {}): Item {
 
 const UUID = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 
-const MAPPING = {
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 'iso' },
-  body: 'payload',
-  ttl: 'expiresAt',
-};
-
 describe('inspect', () => {
   test('proposes the mapping of the events, writes it into a file, and writes nothing to the table', async () => {
     const before = await place.items(TABLE);
@@ -92,14 +83,14 @@ describe('inspect', () => {
         { partitionKey: 'order#{id}', sortKey: 'a number', items: 50, partitions: 2, isLog: true },
         { partitionKey: 'customer#{id}', items: 1, example: 'customer#7, 0', isLog: false },
       ],
-      mapping: MAPPING,
+      mapping: EXPIRING_ORDERS,
       misfits: [],
       parameters: {
-        Mapping: JSON.stringify(MAPPING),
+        Mapping: JSON.stringify(EXPIRING_ORDERS),
         StreamFilter: '{"eventName":["INSERT"],"dynamodb":{"Keys":{"pk":{"S":[{"prefix":"order#"}]}}}}',
       },
     });
-    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(MAPPING);
+    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(EXPIRING_ORDERS);
     expect(await place.items(TABLE)).toEqual(before);
   });
 
@@ -157,7 +148,7 @@ describe('inspect', () => {
       '--mapping',
       join(directory, 'm.json'),
     ];
-    await writeFile(join(directory, 'm.json'), JSON.stringify(MAPPING));
+    await writeFile(join(directory, 'm.json'), JSON.stringify(EXPIRING_ORDERS));
     await runCli(['adopt', '--snapshot-every-entries', '10', ...named, ...place.words]);
     const answer = await runCli(['sweep', '--log', '1', ...named, ...place.words]);
     expect(answer).toMatchObject({ code: 1 });
@@ -194,7 +185,7 @@ describe('the commands on mapped logs', () => {
 
   beforeAll(async () => {
     const [mapping, reducer] = [join(directory, 'mapping.json'), join(directory, 'orders.mjs')];
-    await writeFile(mapping, JSON.stringify(MAPPING));
+    await writeFile(mapping, JSON.stringify(EXPIRING_ORDERS));
     await writeFile(reducer, REDUCER);
     words = ['--entry-table', TABLE, '--segment-table', 'order-segments', '--mapping', mapping, '--reducer', reducer];
     original = await itemsOf(TABLE);
@@ -304,7 +295,7 @@ describe('a directory that belongs to a mapping', () => {
 
   test('refuses a mapping that gives other entries', async () => {
     const other = join(directory, 'other-body.json');
-    await writeFile(other, JSON.stringify({ ...MAPPING, body: { item: true } }));
+    await writeFile(other, JSON.stringify({ ...EXPIRING_ORDERS, body: { item: true } }));
     const words = ['--entry-table', TABLE, '--segment-table', 'order-segments', '--mapping', other];
     const found = await place.refusals(...[['restore', '1'], ['status'], ['adopt']].map((each) => [...each, ...words]));
     expect(found).toEqual(
@@ -372,7 +363,7 @@ test('adopt ends at a signal, and continues where it stopped', async () => {
     await db.send(new PutItemCommand({ TableName: 'large', Item: event(String(id), 0, { payload }) }));
   }
   const file = join(directory, 'large.json');
-  await writeFile(file, JSON.stringify(MAPPING));
+  await writeFile(file, JSON.stringify(EXPIRING_ORDERS));
   const tables = ['--entry-table', 'large', '--segment-table', 'large-segments', '--mapping', file];
   const words = ['adopt', ...tables, '--json', ...place.words];
   const child = startCli([...words, '--read-units', '1']);
@@ -395,7 +386,7 @@ describe('errors', () => {
 
   beforeAll(async () => {
     file = join(directory, 'errors.json');
-    await writeFile(file, JSON.stringify(MAPPING));
+    await writeFile(file, JSON.stringify(EXPIRING_ORDERS));
     await releaseBucket();
   });
 
@@ -406,7 +397,7 @@ describe('errors', () => {
   test('a mapping that cannot be used names its file and the wrong part', async () => {
     const [text, wrong] = [join(directory, 'text.json'), join(directory, 'wrong.json')];
     await writeFile(text, 'pk, sk');
-    await writeFile(wrong, JSON.stringify({ ...MAPPING, sortKey: { name: 'sk', type: 'N', first: 2 } }));
+    await writeFile(wrong, JSON.stringify({ ...EXPIRING_ORDERS, sortKey: { name: 'sk', type: 'N', first: 2 } }));
     const files = [join(directory, 'no-such-file.json'), text, wrong, 'dynamo'];
     expect(await refusals(...files.map((name) => ['status', '--mapping', name]))).toMatchObject([
       { code: 'USAGE', message: expect.stringMatching(/^--mapping: '.*no-such-file.json' cannot be read: .*ENOENT/) },
@@ -418,7 +409,7 @@ describe('errors', () => {
 
   test('a table without the keys of the mapping is refused', async () => {
     const other = join(directory, 'other.json');
-    await writeFile(other, JSON.stringify({ ...MAPPING, sortKey: { name: 'number', type: 'N', first: 0 } }));
+    await writeFile(other, JSON.stringify({ ...EXPIRING_ORDERS, sortKey: { name: 'number', type: 'N', first: 0 } }));
     expect(await refusals(['status', '--mapping', other])).toMatchObject([
       {
         code: 'USAGE',

@@ -10,6 +10,7 @@ import { ensureFeedTable, ensureSegmentTable, ensureTables } from '../../src/loc
 import { claimBucket } from '../../src/mapping/bucket-claim.ts';
 import { type Answer, end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
+import { ORDERS_DOCUMENT } from '../support/orders.ts';
 import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { ORDERS as ORDERS_MAPPING } from '../support/stores/mapped-logs.ts';
@@ -112,15 +113,7 @@ beforeAll(async () => {
   aws = await startLocalAws();
   await writeFile(file('FILE'), set(TIME + 120, [0, 0, 'c'], [2, 2, 'e']));
   await writeFile(file('CSV'), 'f,g\nh,"i, j"\n');
-  const mapping = {
-    partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-    sortKey: { name: 'sk', type: 'N', first: 0 },
-    type: 'type',
-    version: { constant: 1 },
-    time: { name: 'ts', format: 'iso' },
-    body: 'payload',
-  };
-  await writeFile(file('MAPPING'), JSON.stringify(mapping));
+  await writeFile(file('MAPPING'), JSON.stringify(ORDERS_DOCUMENT));
 });
 afterAll(async () => {
   await aws.stop();

@@ -28,7 +28,6 @@ import { type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
 import { ensureTables } from '../../src/local/tables.ts';
 import { expiresAt } from '../../src/log/segment.ts';
-import type { MappingDocument } from '../../src/mapping/schema-mapping.ts';
 import { writePolicy } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../src/store/keys.ts';
@@ -41,21 +40,11 @@ import type { Deployment } from '../support/deployed/deployment.ts';
 import { readTemplate } from '../support/deployed/template.ts';
 import { notAllowed, useOfRights } from '../support/deployed/used-rights.ts';
 import { SheetModel } from '../support/models/sheet-model.ts';
+import { EXPIRING_ORDERS } from '../support/orders.ts';
 import { expiredEntries } from '../support/segments.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 
 type DynamoDbItem = Readonly<Record<string, AttributeValue>>;
-
-/** The mapping of {@link OrderTable}. */
-const ORDERS_DOCUMENT = {
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 'iso' },
-  body: 'payload',
-  ttl: 'expiresAt',
-} as const satisfies MappingDocument;
 
 /** An attribute that an item has otherwise than its application wrote it. */
 interface Difference {
@@ -537,7 +526,7 @@ describe("a stack beside an application's table, whose items expire by TTL", () 
         ...POLICY,
         EntryTableName: orders.name,
         EntryTableStreamArn: streamArn,
-        Mapping: JSON.stringify(ORDERS_DOCUMENT),
+        Mapping: JSON.stringify(EXPIRING_ORDERS),
         AdoptSchedule: 'rate(1 day)',
         Expire: 'ttl',
         SnapshotEveryEntries: '10',
@@ -771,7 +760,7 @@ describe("a stack with the feed beside an application's table", () => {
         ...POLICY,
         EntryTableName: orders.name,
         EntryTableStreamArn: streamArn,
-        Mapping: JSON.stringify(ORDERS_DOCUMENT),
+        Mapping: JSON.stringify(EXPIRING_ORDERS),
         SnapshotEveryEntries: '10',
         SegmentEveryEntries: '20',
         Feed: 'on',

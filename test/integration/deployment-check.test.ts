@@ -24,6 +24,7 @@ import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 import { type MappingDocument, parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
+import { keySettings } from '../support/stores/item-table.ts';
 
 const BUCKET = 'snapshots';
 
@@ -83,16 +84,7 @@ async function entryTableWith(changes: Partial<CreateTableCommandInput>) {
 
 /** Creates a table with the keys `pk` and `sk` of these types. @returns its name and stream */
 function mappedTable([partition, sort]: readonly ['S' | 'B', 'S' | 'N']) {
-  return entryTableWith({
-    KeySchema: [
-      { AttributeName: 'pk', KeyType: 'HASH' },
-      { AttributeName: 'sk', KeyType: 'RANGE' },
-    ],
-    AttributeDefinitions: [
-      { AttributeName: 'pk', AttributeType: partition },
-      { AttributeName: 'sk', AttributeType: sort },
-    ],
-  });
+  return entryTableWith(keySettings({ pk: partition, sk: sort }));
 }
 
 function mappingWith(changes: Partial<MappingDocument>) {

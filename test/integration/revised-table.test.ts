@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
   BatchWriteItemCommand,
-  CreateTableCommand,
   DeleteItemCommand,
   DynamoDBClient,
   PutItemCommand,
@@ -42,6 +41,7 @@ const CHANGES = 10_000;
 const ITEMS = 40;
 const OWNERS = 8;
 const KEY_NAMES = ['owner', 'number'] as const;
+const KEYS = { owner: 'S', number: 'N' } as const;
 
 /** A change as the test made it: the item after it, as a line; undefined after a removal. */
 interface Made {
@@ -68,22 +68,8 @@ class ChangedTable {
   }
 
   static async create(client: DynamoDBClient, endpoint: string, name: string): Promise<ChangedTable> {
-    const { TableDescription: made } = await client.send(
-      new CreateTableCommand({
-        TableName: name,
-        BillingMode: 'PAY_PER_REQUEST',
-        AttributeDefinitions: [
-          { AttributeName: 'owner', AttributeType: 'S' },
-          { AttributeName: 'number', AttributeType: 'N' },
-        ],
-        KeySchema: [
-          { AttributeName: 'owner', KeyType: 'HASH' },
-          { AttributeName: 'number', KeyType: 'RANGE' },
-        ],
-        StreamSpecification: { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' },
-      }),
-    );
-    return new ChangedTable(client, endpoint, name, made?.LatestStreamArn ?? '');
+    const stream = await createItemTable(client, name, { keys: KEYS, stream: 'NEW_AND_OLD_IMAGES' });
+    return new ChangedTable(client, endpoint, name, stream);
   }
 
   /** The lines of all items as they are. */
@@ -322,7 +308,7 @@ describe.each([
     const middle = Math.floor((first + last) / 2);
     const lines = await revised.export(new Date(middle * 1000));
     const copy = `Copy-${per}`;
-    await createItemTable(client, copy, { keys: KEY_NAMES });
+    await createItemTable(client, copy, { keys: KEYS });
     for (let from = 0; from < lines.length; from += 25) {
       const puts = lines.slice(from, from + 25).map((line) => ({ PutRequest: { Item: decodeItemLine(line) } }));
       await client.send(new BatchWriteItemCommand({ RequestItems: { [copy]: puts } }));

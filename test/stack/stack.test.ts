@@ -1,15 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   DeleteItemCommand,
-  DynamoDBClient,
+  type DynamoDBClient,
   GetItemCommand,
   PutItemCommand,
   paginateQuery,
   TransactWriteItemsCommand,
   UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';
-import { InvokeCommand, LambdaClient } from '@aws-sdk/client-lambda';
 import { paginateListObjectsV2, S3Client } from '@aws-sdk/client-s3';
 import { SNSClient, SubscribeCommand } from '@aws-sdk/client-sns';
 import {
@@ -22,17 +20,11 @@ import {
   SQSClient,
 } from '@aws-sdk/client-sqs';
 import { marshall, unmarshall } from '@aws-sdk/util-dynamodb';
-import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { openLogs } from '../../src/exports/aws.ts';
-import {
-  type AwsEmulator,
-  EMULATOR_CREDENTIALS,
-  EMULATOR_REGION,
-  startAwsEmulator,
-} from '../support/deployed/aws-emulator.ts';
-import { deployStack, stackResources } from '../support/deployed/stack-deployment.ts';
+import { EmulatedStack, eventually } from '../support/deployed/stack-deployment.ts';
 
 type Fields = Record<string, unknown>;
 
@@ -48,49 +40,37 @@ const PARAMETERS = {
 };
 /** A message of the feed's topic. */
 const announcement = z.strictObject({ checkpoint: z.number() });
-/** The SAM CLI's program, which `.ci/run` installs. */
-const sam = setting('LOGFOLD_SAM');
 
 describe('the stack that `sam deploy` creates, written with only the AWS SDK', () => {
-  let emulator: AwsEmulator;
-  let outputs: ReadonlyMap<string, string>;
+  let stack: EmulatedStack;
   let dynamodb: DynamoDBClient;
   let s3: S3Client;
   let sqs: SQSClient;
   let sns: SNSClient;
-  let lambda: LambdaClient;
 
   beforeAll(async () => {
-    emulator = await startAwsEmulator(setting('LOGFOLD_EMULATOR'));
-    const options = { endpoint: emulator.endpoint, region: EMULATOR_REGION, credentials: EMULATOR_CREDENTIALS };
-    dynamodb = new DynamoDBClient(options);
-    s3 = new S3Client({ ...options, forcePathStyle: true });
-    sqs = new SQSClient(options);
-    sns = new SNSClient(options);
-    lambda = new LambdaClient(options);
-    outputs = await deployStack({ emulator, sam, parameters: PARAMETERS });
+    stack = await EmulatedStack.start();
+    ({ dynamodb } = stack);
+    s3 = new S3Client({ ...stack.client, forcePathStyle: true });
+    sqs = new SQSClient(stack.client);
+    sns = new SNSClient(stack.client);
+    await stack.deploy(PARAMETERS);
     // The emulator ignores the TTL of a table that CloudFormation creates.
     await dynamodb.send(
       new UpdateTimeToLiveCommand({
-        TableName: output('EntryTableName'),
+        TableName: stack.output('EntryTableName'),
         TimeToLiveSpecification: { Enabled: true, AttributeName: 'X' },
       }),
     );
   });
 
   afterAll(async () => {
-    for (const client of [dynamodb, s3, sqs, sns, lambda]) client.destroy();
-    await emulator.stop();
+    for (const client of [s3, sqs, sns]) client.destroy();
+    await stack.stop();
   });
 
-  function output(name: string): string {
-    const value = outputs.get(name);
-    if (value === undefined) throw new Error(`the stack has no output ${name}`);
-    return value;
-  }
-
   test('it builds snapshots of new entries, each from the previous snapshot', async () => {
-    tellOnFailure();
+    stack.tellOnFailure();
     const log = randomUUID();
     await createLog(log);
     await appendRows(log, { from: 1, to: 60 });
@@ -99,16 +79,16 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     // The root is small, so the entry carries it. Its chunks are in the bucket.
     expect(await getItem('EntryTableName', { S: segmentId(log, 0), N: 61 })).toHaveProperty('B');
     expect((await objects(`logs/${log}/chunks/`)).length).toBeGreaterThan(1);
-    expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ log, equal: true, entries: 61 });
+    expect(await stack.invoke('ReplayFunctionName', { log })).toMatchObject({ log, equal: true, entries: 61 });
     await appendRows(log, { from: 62, to: 70 });
     await putEntry(log, 0, { N: 71, T: 'Snapshot' });
     await lastSnapshot(log, 0, 71);
     const position = { segment: 0, entry: 71 };
-    expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true, entries: 71, position });
+    expect(await stack.invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true, entries: 71, position });
   });
 
   test('it archives and expires an old segment by schedule, and replays from the archive', async () => {
-    tellOnFailure();
+    stack.tellOnFailure();
     const log = randomUUID();
     await createLog(log);
     await appendRows(log, { from: 1, to: 40 });
@@ -116,13 +96,13 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     await lastSnapshot(log, 0, 41);
     await startSegment(log, { segment: 0, entry: 42 });
     await lastSnapshot(log, 1, 0);
-    const before = await invoke('ReplayFunctionName', { log });
+    const before = await stack.invoke('ReplayFunctionName', { log });
     expect(before).toMatchObject({ equal: true, entries: 43, position: { segment: 1, entry: 0 } });
 
     // The schedule invokes the first sweep.
     const { A: archive } = await segmentWith(log, 0, ({ A }) => A !== undefined);
     expect(await objects(`logs/${log}/archives/`)).toEqual([archive]);
-    expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
+    expect(await stack.invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
     const { G: gone, D: done } = await segmentWith(log, 0, ({ D }) => D !== undefined);
     expect(done).toBe(43);
     const entries = await entriesOf(log, 0);
@@ -132,17 +112,17 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     // DynamoDB deletes the entries after their TTL.
     for (const { S, N } of entries) await deleteEntry({ S, N });
     expect(await entriesOf(log, 0)).toEqual([]);
-    expect(await invoke('ReplayFunctionName', { log })).toEqual(before);
+    expect(await stack.invoke('ReplayFunctionName', { log })).toEqual(before);
   });
 
   test('it feeds every entry of every log, and tells the topic where the feed ends', async () => {
-    tellOnFailure();
+    stack.tellOnFailure();
     const QueueUrl = await subscribedQueue();
     const log = randomUUID();
     await createLog(log);
     await appendRows(log, { from: 1, to: 5 });
-    const [entryTable, segmentTable] = [output('EntryTableName'), output('SegmentTableName')];
-    const [feedTable, bucket] = [output('FeedTableName'), output('BucketName')];
+    const [entryTable, segmentTable] = [stack.output('EntryTableName'), stack.output('SegmentTableName')];
+    const [feedTable, bucket] = [stack.output('FeedTableName'), stack.output('BucketName')];
     const logs = openLogs({ entryTable, segmentTable, feedTable, bucket, dynamodb, s3 });
     let items: FeedItem[] = [];
     await eventually(async () => {
@@ -168,23 +148,23 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
   });
 
   test('the sweep function accepts one log and refuses a malformed event', async () => {
-    tellOnFailure();
+    stack.tellOnFailure();
     const log = randomUUID();
     await createLog(log);
     await lastSnapshot(log, 0, 0);
-    expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
-    await expect(invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow(
+    expect(await stack.invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
+    await expect(stack.invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow(
       'the event of the sweep function is malformed',
     );
   });
 
   test('only a foreign message reaches the dead-letter queue', async () => {
-    tellOnFailure();
+    stack.tellOnFailure();
     const log = randomUUID();
     await createLog(log);
     await sqs.send(
       new SendMessageCommand({
-        QueueUrl: output('SnapshotJobsUrl'),
+        QueueUrl: stack.output('SnapshotJobsUrl'),
         MessageGroupId: log,
         MessageDeduplicationId: log,
         MessageBody: 'hello',
@@ -193,7 +173,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     // The job of the log waits for the foreign message.
     await lastSnapshot(log, 0, 0);
     await eventually(async () => (await waiting()).DeadSnapshotJobsUrl === 1);
-    const QueueUrl = output('DeadSnapshotJobsUrl');
+    const QueueUrl = stack.output('DeadSnapshotJobsUrl');
     const { Messages: [dead] = [] } = await sqs.send(new ReceiveMessageCommand({ QueueUrl }));
     expect(dead?.Body).toBe('hello');
     await sqs.send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle: dead?.ReceiptHandle }));
@@ -201,36 +181,31 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
   });
 
   test('the roles deny other requests', async () => {
-    tellOnFailure();
+    stack.tellOnFailure();
     const log = randomUUID();
     await createLog(log);
     await lastSnapshot(log, 0, 0);
-    expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true });
-    outputs = await deployStack({
-      emulator,
-      sam,
-      parameters: PARAMETERS,
-      change: ({ ReplayFunctionRole, ...others }) => ({
-        ...others,
-        ReplayFunctionRole: {
-          Type: 'AWS::IAM::Role',
-          Properties: { ...ReplayFunctionRole?.Properties, ManagedPolicyArns: [], Policies: [] },
-        },
-      }),
-    });
-    await expect(invoke('ReplayFunctionName', { log })).rejects.toThrow(/not authorized to perform: dynamodb:/);
+    expect(await stack.invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true });
+    await stack.deploy(PARAMETERS, ({ ReplayFunctionRole, ...others }) => ({
+      ...others,
+      ReplayFunctionRole: {
+        Type: 'AWS::IAM::Role',
+        Properties: { ...ReplayFunctionRole?.Properties, ManagedPolicyArns: [], Policies: [] },
+      },
+    }));
+    await expect(stack.invoke('ReplayFunctionName', { log })).rejects.toThrow(/not authorized to perform: dynamodb:/);
   });
 
   test('the nested stack has the alarms and the dashboard, and Monitoring=false removes it', async () => {
-    tellOnFailure();
-    const { physicalId: nested = '' } = (await stackResources(emulator)).get('MonitoringStack') ?? {};
-    const resources = [...(await stackResources(emulator, nested)).values()];
+    stack.tellOnFailure();
+    const { physicalId: nested = '' } = (await stack.resources()).get('MonitoringStack') ?? {};
+    const resources = [...(await stack.resources(nested)).values()];
     expect(resources.filter(({ type }) => type === 'AWS::CloudWatch::Alarm').length).toBeGreaterThan(10);
     const [dashboard] = resources.filter(({ type }) => type === 'AWS::CloudWatch::Dashboard');
-    expect(output('DashboardUrl')).toMatch(new RegExp(`#dashboards/dashboard/${dashboard?.physicalId}$`));
-    outputs = await deployStack({ emulator, sam, parameters: { ...PARAMETERS, Monitoring: 'false' } });
-    expect(outputs.has('DashboardUrl')).toBe(false);
-    expect([...(await stackResources(emulator)).keys()]).not.toContain('MonitoringStack');
+    expect(stack.output('DashboardUrl')).toMatch(new RegExp(`#dashboards/dashboard/${dashboard?.physicalId}$`));
+    await stack.deploy({ ...PARAMETERS, Monitoring: 'false' });
+    expect(stack.hasOutput('DashboardUrl')).toBe(false);
+    expect([...(await stack.resources()).keys()]).not.toContain('MonitoringStack');
     const log = randomUUID();
     await createLog(log);
     await lastSnapshot(log, 0, 0);
@@ -257,7 +232,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     const { QueueUrl = '' } = await sqs.send(new CreateQueueCommand({ QueueName: 'subscriber' }));
     const asked = await sqs.send(new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['QueueArn'] }));
     const Endpoint = asked.Attributes?.QueueArn;
-    const TopicArn = output('FeedTopicArn');
+    const TopicArn = stack.output('FeedTopicArn');
     // Without this policy, the queue refuses messages of the topic, here as in AWS.
     const Policy = JSON.stringify({
       Statement: [
@@ -286,20 +261,22 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
 
   async function putEntry(log: string, segment: number, fields: Fields): Promise<void> {
     const Item = marshall(entryItem(log, segment, fields));
-    await dynamodb.send(new PutItemCommand({ TableName: output('EntryTableName'), Item }));
+    await dynamodb.send(new PutItemCommand({ TableName: stack.output('EntryTableName'), Item }));
   }
 
   async function putTogether(items: readonly (readonly [table: string, item: Fields])[]): Promise<void> {
-    const TransactItems = items.map(([table, item]) => ({ Put: { TableName: output(table), Item: marshall(item) } }));
+    const TransactItems = items.map(([table, item]) => ({
+      Put: { TableName: stack.output(table), Item: marshall(item) },
+    }));
     await dynamodb.send(new TransactWriteItemsCommand({ TransactItems }));
   }
 
   async function deleteEntry(key: Fields): Promise<void> {
-    await dynamodb.send(new DeleteItemCommand({ TableName: output('EntryTableName'), Key: marshall(key) }));
+    await dynamodb.send(new DeleteItemCommand({ TableName: stack.output('EntryTableName'), Key: marshall(key) }));
   }
 
   async function getItem(table: string, key: Fields): Promise<Fields> {
-    const command = new GetItemCommand({ TableName: output(table), Key: marshall(key), ConsistentRead: true });
+    const command = new GetItemCommand({ TableName: stack.output(table), Key: marshall(key), ConsistentRead: true });
     const { Item } = await dynamodb.send(command);
     return Item === undefined ? {} : unmarshall(Item);
   }
@@ -308,7 +285,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     const pages = paginateQuery(
       { client: dynamodb },
       {
-        TableName: output('EntryTableName'),
+        TableName: stack.output('EntryTableName'),
         KeyConditionExpression: 'S = :segment',
         ExpressionAttributeValues: marshall({ ':segment': segmentId(log, segment) }),
         ConsistentRead: true,
@@ -318,7 +295,7 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
   }
 
   async function objects(Prefix: string): Promise<string[]> {
-    const pages = paginateListObjectsV2({ client: s3 }, { Bucket: output('BucketName'), Prefix });
+    const pages = paginateListObjectsV2({ client: s3 }, { Bucket: stack.output('BucketName'), Prefix });
     return (await Array.fromAsync(pages)).flatMap(({ Contents = [] }) => Contents.map(({ Key = '' }) => Key));
   }
 
@@ -333,36 +310,17 @@ describe('the stack that `sam deploy` creates, written with only the AWS SDK', (
     return segmentWith(log, segment, ({ L }) => L === entry);
   }
 
-  /** Invokes a function. @throws Error with the error of the function */
-  async function invoke(name: string, event: Fields): Promise<unknown> {
-    const command = new InvokeCommand({ FunctionName: output(name), Payload: JSON.stringify(event) });
-    const { Payload, FunctionError } = await lambda.send(command);
-    const text = Payload?.transformToString() ?? '';
-    if (FunctionError !== undefined) throw new Error(text);
-    return JSON.parse(text);
-  }
-
   /** Counts the messages in each queue, including those in flight. */
   async function waiting(): Promise<Readonly<Record<string, number>>> {
     const counts = QUEUES.map(async (name) => {
-      const command = new GetQueueAttributesCommand({ QueueUrl: output(name), AttributeNames: ['All'] });
+      const command = new GetQueueAttributesCommand({ QueueUrl: stack.output(name), AttributeNames: ['All'] });
       const { Attributes = {} } = await sqs.send(command);
       const { ApproximateNumberOfMessages: visible, ApproximateNumberOfMessagesNotVisible: taken } = Attributes;
       return [name, Number(visible) + Number(taken)];
     });
     return Object.fromEntries(await Promise.all(counts));
   }
-
-  function tellOnFailure(): void {
-    onTestFailed(async () => console.log(await emulator.log()));
-  }
 });
-
-function setting(name: string): string {
-  const value = process.env[name];
-  if (value === undefined) throw new Error(`${name} is not set. Run this test as .ci/run does`);
-  return value;
-}
 
 function entryItem(log: string, segment: number, fields: Fields): Fields {
   return { S: segmentId(log, segment), C: now(), V: 1, ...fields };
@@ -380,9 +338,4 @@ function segmentId(log: string, segment: number): Uint8Array {
 
 function now(): number {
   return Math.floor(Date.now() / 1000);
-}
-
-/** Polls until a condition is true. The test's own timeout ends the wait. */
-async function eventually(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await sleep(250);
 }

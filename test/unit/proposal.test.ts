@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Item } from '../../src/log/attribute.ts';
 import { type Proposal, partitionsToRead, propose } from '../../src/proposal/proposal.ts';
 import type { TableKeys, TableSample } from '../../src/proposal/table-sample.ts';
+import { ORDERS_DOCUMENT } from '../support/orders.ts';
 
 const PK_SK: TableKeys = { partition: { name: 'pk', type: 'S' }, sort: { name: 'sk', type: 'N' } };
 const TEXT_SK: TableKeys = { ...PK_SK, sort: { name: 'sk', type: 'S' } };
@@ -33,20 +34,11 @@ function misfits({ misfits: found }: Proposal): Record<string, readonly string[]
   return Object.fromEntries(found.map(({ reason, items }) => [reason, items]));
 }
 
-const MAPPING = {
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 'iso' },
-  body: 'payload',
-};
-
 describe('the proposed mapping', () => {
   test('has the prefix of the partition key, and the attributes by their usual names', () => {
     const proposal = propose(sampleOf([...log('1', 5), ...log('2', 3)]));
     expect(proposal).toMatchObject({
-      mapping: MAPPING,
+      mapping: ORDERS_DOCUMENT,
       readyMade: 'pk-sk:order',
       misfits: [],
       beside: [],
@@ -61,7 +53,10 @@ describe('the proposed mapping', () => {
     );
     const meta = { pk: { S: 'order#1' }, sk: { S: 'META' } };
     const { mapping, kinds, misfits: found } = propose(sampleOf([...customers, ...events, meta], { keys: TEXT_SK }));
-    expect(mapping).toEqual({ ...MAPPING, sortKey: { name: 'sk', type: 'S', first: 1, pattern: 'event#{n:6}' } });
+    expect(mapping).toEqual({
+      ...ORDERS_DOCUMENT,
+      sortKey: { name: 'sk', type: 'S', first: 1, pattern: 'event#{n:6}' },
+    });
     expect(kinds.map(({ partitionKey, sortKey, items, isLog }) => [partitionKey, sortKey, items, isLog])).toEqual([
       ['customer#{id}', 'META…', 9, false],
       ['order#{id}', 'event#{n}', 6, true],

@@ -17,15 +17,8 @@ import { isMappingName, MAPPING_NAMES, readMapping } from '../../src/mapping/rea
 import { type MappingDocument, parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
 import { passesFilter } from '../support/deployed/event-filter.ts';
+import { ORDERS_DOCUMENT } from '../support/orders.ts';
 
-const ORDERS: MappingDocument = {
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 'iso' },
-  body: 'payload',
-};
 const IN_TEXT = { name: 'sk', type: 'S', first: 1, pattern: 'event#{n:6}' } as const;
 const LOG = textLogId('17');
 const PLACE = { log: LOG, position: { segment: 0, entry: 3 }, index: 2 };
@@ -38,7 +31,7 @@ const PLACED: Item = {
 };
 
 function orders(changes: Partial<MappingDocument> = {}): SchemaMapping {
-  return parseMapping({ ...ORDERS, ...changes });
+  return parseMapping({ ...ORDERS_DOCUMENT, ...changes });
 }
 
 describe('an item of an application', () => {
@@ -80,7 +73,7 @@ describe('an item of an application', () => {
   });
 
   test('has the time 0 if the mapping names no time', () => {
-    const { time: _, ...timeless } = ORDERS;
+    const { time: _, ...timeless } = ORDERS_DOCUMENT;
     expect(decodeEntry(toEntryItem(parseMapping(timeless), PLACED, PLACE)).created).toBe(0);
   });
 
@@ -307,7 +300,7 @@ describe('a mapping', () => {
     ],
     ['has a type of virtual entries', { type: { constant: 'logfold Snapshot' } }, 'a type that logfold uses'],
   ])('that %s is refused', (_, changes, problem) => {
-    const parse = () => parseMapping({ ...ORDERS, ...changes });
+    const parse = () => parseMapping({ ...ORDERS_DOCUMENT, ...changes });
     expect(parse).toThrow(expect.objectContaining({ code: 'MAPPING_INVALID' }));
     expect(parse).toThrow(problem);
   });
@@ -358,7 +351,7 @@ describe('a ready-made mapping', () => {
   });
 
   test('may be any JSON document instead', () => {
-    expect(readMapping(JSON.stringify(ORDERS))).toEqual(orders());
+    expect(readMapping(JSON.stringify(ORDERS_DOCUMENT))).toEqual(orders());
     expect(() => readMapping('{')).toThrow(/^the schema mapping is not JSON: /);
   });
 });

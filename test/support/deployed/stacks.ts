@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { EXPIRING_ORDERS } from '../orders.ts';
 import { allows, type DeployedFunction, deployedFunctions } from './deployed-functions.ts';
 import { type Resource, readTemplate, type Stack } from './template.ts';
 
@@ -11,15 +12,7 @@ export const EXISTING = {
   SegmentTableName: 'orders-segments',
   BucketName: 'orders-snapshots',
 };
-export const MAPPING = JSON.stringify({
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 'iso' },
-  body: 'payload',
-  ttl: 'expiresAt',
-});
+export const MAPPING = JSON.stringify(EXPIRING_ORDERS);
 /** A stack beside a table with a mapping, which creates the Segment table. */
 export const MAPPED = {
   EntryTableName: 'orders',

@@ -7,25 +7,16 @@ import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-ma
 import type { BlobStore } from '../../../src/store/blob-store.ts';
 import type { JobDeps } from '../../../src/workers/dispatch/run-job.ts';
 import { NOON } from '../logs.ts';
+import { EXPIRING_ORDERS, ORDERS_DOCUMENT } from '../orders.ts';
 import { testDeployment } from '../test-deployment.ts';
 import { MemoryLogStore } from './memory-log-store.ts';
 import { MemoryMappedItems } from './memory-mapped-items.ts';
 
-const DOCUMENT = {
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 's' },
-  body: 'payload',
-  ttl: 'expiresAt',
-} as const;
-
-/** The mapping of a table of orders. */
-export const ORDERS = parseMapping(DOCUMENT);
+/** The mapping of a table of orders with times in seconds. */
+export const ORDERS = parseMapping({ ...EXPIRING_ORDERS, time: { name: 'ts', format: 's' } });
 
 /** Like {@link ORDERS}, but no attribute takes a TTL stamp. */
-export const ORDERS_WITHOUT_TTL = parseMapping({ ...DOCUMENT, ttl: undefined });
+export const ORDERS_WITHOUT_TTL = parseMapping({ ...ORDERS_DOCUMENT, time: { name: 'ts', format: 's' } });
 
 /** Ten items a segment, with a Snapshot entry after every fifth. */
 export const TENS = { items: 10, snapshotEvery: 5 };

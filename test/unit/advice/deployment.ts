@@ -30,6 +30,7 @@ import { entryTableInput, segmentTableInput } from '../../../src/local/tables.ts
 import { type MappingDocument, parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { LOG } from '../../support/logs.ts';
 import { type LocalAws, startLocalAws } from '../../support/stores/fauxqs.ts';
+import { keySettings, ORDER_KEYS } from '../../support/stores/item-table.ts';
 import { clientConfig } from '../../support/stores/shared-engine.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
 
@@ -41,16 +42,6 @@ const ORDERS = {
   sortKey: { name: 'sk', type: 'N', first: 0 },
   ...{ type: 'type', version: { constant: 1 }, body: 'payload' },
 } as const satisfies MappingDocument;
-const ORDER_KEYS: Partial<CreateTableCommandInput> = {
-  KeySchema: [
-    { AttributeName: 'pk', KeyType: 'HASH' },
-    { AttributeName: 'sk', KeyType: 'RANGE' },
-  ],
-  AttributeDefinitions: [
-    { AttributeName: 'pk', AttributeType: 'S' },
-    { AttributeName: 'sk', AttributeType: 'N' },
-  ],
-};
 
 let aws: LocalAws;
 let db: DynamoDBClient;
@@ -123,19 +114,19 @@ export const DEPLOYMENT: Cases = {
   'Name a table with the schema of a log, or say in Mapping how the items of this table become entries': async (
     refused,
   ) => {
-    const orders = await entryTable(ORDER_KEYS);
+    const orders = await entryTable(keySettings(ORDER_KEYS));
     await refused(() => check(orders));
     await check();
     await check({ ...orders, mapping: parseMapping(ORDERS) });
   },
   'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are': async (refused) => {
-    const orders = await entryTable(ORDER_KEYS);
+    const orders = await entryTable(keySettings(ORDER_KEYS));
     const mapping = parseMapping({ ...ORDERS, sortKey: { name: 'number', type: 'N', first: 0 } });
     await refused(() => check({ ...orders, mapping }));
     await check({ ...orders, mapping: parseMapping(ORDERS) });
   },
   "Name the table's TTL attribute as ttl in Mapping, or set Expire to 'delete' or 'never'": async (refused) => {
-    const orders = await entryTable(ORDER_KEYS);
+    const orders = await entryTable(keySettings(ORDER_KEYS));
     const mapping = parseMapping(ORDERS);
     await refused(() => check({ ...orders, mapping, ttl: true }));
     await check({ ...orders, mapping, ttl: false });
@@ -160,7 +151,7 @@ export const DEPLOYMENT: Cases = {
   'Turn the stream of the plain table on with the view type NEW_AND_OLD_IMAGES, and deploy with its LatestStreamArn. The next comparison finds the changes that did not arrive':
     async (refused) => {
       const { KeySchema, AttributeDefinitions, ...input } = entryTableInput('any');
-      const plain = await table({ ...input, ...ORDER_KEYS });
+      const plain = await table({ ...input, ...keySettings(ORDER_KEYS) });
       const checkPlain = async () =>
         checkSource({
           ...{ dynamodb: db, streamArn: await streamOf(plain), ownTables: [right.entryTable] },

@@ -13,7 +13,7 @@ const LOGS = z.object({ logs: z.union([z.number(), z.array(z.unknown())]) });
 
 /** Creates a table of an application with the keys `KEY` and `n`, and one log of three items. */
 async function createTable(db: DynamoDBClient, name: string, key = 'pk'): Promise<void> {
-  await createItemTable(db, name, { keys: [key, 'n'] });
+  await createItemTable(db, name, { keys: { [key]: 'S', n: 'N' } });
   for (const n of [0, 1, 2]) await putItem(db, name, { key, n });
 }
 
@@ -86,7 +86,7 @@ const CASES: Cases = {
   'Name the restored Entry table and the Segment table that was restored with it': async (refused) => {
     const [entry = '', name = '', ...words] = await mapped('moved');
     await here('adopt', entry, name, ...words);
-    await withDb((db) => createItemTable(db, 'empty', { keys: ['pk', 'n'] }));
+    await withDb((db) => createItemTable(db, 'empty', { keys: { pk: 'S', n: 'N' } }));
     await refused(() => here('adopt', '--move-claim', entry, 'empty', ...words));
     await here('adopt', '--move-claim', entry, name, ...words);
   },

@@ -18,6 +18,7 @@ import { CLAIM_KEY } from '../../../src/store/keys.ts';
 import { completeSnapshot } from '../../../src/workers/snapshot/build-snapshot.ts';
 import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
+import { ORDERS_DOCUMENT } from '../../support/orders.ts';
 import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/stores/mapped-logs.ts';
 import { MemoryBlobStore } from '../../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../../support/test-deployment.ts';
@@ -25,15 +26,6 @@ import { type Cases, numbersOf, quoted } from './case.ts';
 
 const CONSISTENT = { consistent: true };
 const FIRST = { segment: 0, entry: 1 };
-
-const ORDERS = {
-  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
-  sortKey: { name: 'sk', type: 'N', first: 0 },
-  type: 'type',
-  version: { constant: 1 },
-  time: { name: 'ts', format: 'iso' },
-  body: 'payload',
-};
 
 /** Advice on schema mappings and on items that do not fit them. */
 export const MAPPINGS: Cases = {
@@ -43,7 +35,10 @@ export const MAPPINGS: Cases = {
     const register = (mapping: SchemaMapping, into = blobs) =>
       new LogRegistrar({ store, blobs: into, table: 'orders', mapping }).register(newLogId(), TENS);
     await register(ORDERS_WITHOUT_TTL);
-    const parcels = parseMapping({ ...ORDERS, partitionKey: { ...ORDERS.partitionKey, pattern: 'parcel#{id}' } });
+    const parcels = parseMapping({
+      ...ORDERS_DOCUMENT,
+      partitionKey: { ...ORDERS_DOCUMENT.partitionKey, pattern: 'parcel#{id}' },
+    });
     await refused(() => register(parcels));
     await register(parcels, new MemoryBlobStore(() => 0));
   },
@@ -111,11 +106,13 @@ export const MAPPINGS: Cases = {
     checkLogsSettings({}, { mapping: 'pk-sk' });
   },
   'Correct it as docs/format.md describes schema mappings': async (refused) => {
-    await refused(() => parseMapping({ ...ORDERS, sortKey: { ...ORDERS.sortKey, pattern: 'event#{n:6}' } }));
-    parseMapping({ ...ORDERS, sortKey: { name: 'sk', type: 'S', first: 0, pattern: 'event#{n:6}' } });
+    await refused(() =>
+      parseMapping({ ...ORDERS_DOCUMENT, sortKey: { ...ORDERS_DOCUMENT.sortKey, pattern: 'event#{n:6}' } }),
+    );
+    parseMapping({ ...ORDERS_DOCUMENT, sortKey: { name: 'sk', type: 'S', first: 0, pattern: 'event#{n:6}' } });
   },
   "Correct the item, or change '…' of the mapping": async (refused) => {
-    const mapping = parseMapping(ORDERS);
+    const mapping = parseMapping(ORDERS_DOCUMENT);
     const log = parseMappedLog(mapping, '17');
     const item = { pk: { S: 'order#17' }, sk: { N: '0' }, type: { S: 'Placed' }, ts: { S: '2026-01-02T03:04:05Z' } };
     const place = { log, position: { segment: 0, entry: 1 }, index: 0 };
@@ -123,12 +120,12 @@ export const MAPPINGS: Cases = {
     const advice = await refused(() => toEntryItem(mapping, inSeconds, place));
     toEntryItem(mapping, item, place);
     const part = /change '(\w+)'/.exec(advice)?.[1] ?? '';
-    const changed = parseMapping({ ...ORDERS, [part]: { name: 'ts', format: 's' } });
+    const changed = parseMapping({ ...ORDERS_DOCUMENT, [part]: { name: 'ts', format: 's' } });
     toEntryItem(changed, inSeconds, place);
   },
   'Give the id of a log whose key has at most … bytes': async (refused) => {
     const pattern = `${'tenant#'.repeat(100)}{id}`;
-    const mapping = parseMapping({ ...ORDERS, partitionKey: { name: 'pk', type: 'S', pattern } });
+    const mapping = parseMapping({ ...ORDERS_DOCUMENT, partitionKey: { name: 'pk', type: 'S', pattern } });
     const [bytes = 0] = numbersOf(await refused(() => parseMappedLog(mapping, 'x'.repeat(1999))));
     parseMappedLog(mapping, 'x'.repeat(bytes - 'tenant#'.length * 100));
   },
@@ -165,7 +162,7 @@ export const MAPPINGS: Cases = {
   },
   'Give a JSON document as docs/format.md describes it, or one of the names …': async (refused) => {
     const advice = await refused(() => readMapping('orders.json'));
-    readMapping(JSON.stringify(ORDERS));
+    readMapping(JSON.stringify(ORDERS_DOCUMENT));
     for (const name of advice.split('names ')[1]?.split(', ') ?? []) {
       expect(isMappingName(name)).toBe(true);
       readMapping(name);
