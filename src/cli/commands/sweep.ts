@@ -81,7 +81,7 @@ export function sweepCommand() {
           onResult: (job, result) => summary.done(job, result),
           onFed: (spans) => summary.fed(spans),
           onFailure: (id, error) => summary.failed(id, error),
-          onProgress: summary.onLogs,
+          onLogs: summary.onLogs,
         });
         try {
           if (options.rate !== undefined) {

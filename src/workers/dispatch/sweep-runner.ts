@@ -11,7 +11,9 @@ import { type JobDeps, type JobResult, reportOf, runJob } from './run-job.ts';
 /** A pass may make jobs due for the next pass: a snapshot, then an archive, then an expiry. */
 const MAX_PASSES = 10;
 
-export interface SweepRunnerDeps extends Omit<JobDeps, 'queue' | 'policyOf'>, Omit<SweepDeps, 'send' | 'onEnd'> {
+export interface SweepRunnerDeps
+  extends Omit<JobDeps, 'queue' | 'policyOf'>,
+    Omit<SweepDeps, 'send' | 'onEnd' | 'onProgress'> {
   readonly tables: JobDeps['tables'];
   /** Receives the ends of all logs; undefined if there is no feed. */
   readonly feed?: Pick<FeedWriter, 'add'> | undefined;
@@ -20,6 +22,8 @@ export interface SweepRunnerDeps extends Omit<JobDeps, 'queue' | 'policyOf'>, Om
   /** Called for each due job once per pass, before it runs, and once in a dry run. */
   readonly onDue: (job: Job, why: string) => void;
   readonly onResult: (job: Job, result: JobResult) => void;
+  /** Called with the number of logs that a pass has looked at. */
+  readonly onLogs: (logs: number) => void;
   /** Called after each pass with the number of spans that the feed did not have. */
   readonly onFed: (spans: number) => void;
 }
@@ -61,7 +65,7 @@ export class SweepRunner {
     };
     const feed = this.#deps.feed && dividedFeed(this.#deps.feed, { send: noteDivision });
     const swept = feed && new SweptFeed({ ...this.#deps, feed, hasStream: false, onAhead: onFailure });
-    await sweep({ ...this.#deps, send, ...(swept && { onEnd: swept.onEnd }) }, options);
+    await sweep({ ...this.#deps, send, onProgress: this.#deps.onLogs, ...(swept && { onEnd: swept.onEnd }) }, options);
     if (swept !== undefined) await this.#finish(swept);
     for (const job of this.#jobs.takeCollections()) await send(job, 'a segment was archived or expired');
     return changed;
