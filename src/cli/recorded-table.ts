@@ -2,8 +2,7 @@ import { describeTable } from '../adapters/dynamodb/table-settings.ts';
 import { UsageError } from '../errors.ts';
 import type { RecordedTable } from '../local/pipeline.ts';
 import type { SourceTable } from '../revisions/source-table.ts';
-import { recordedKind } from '../workers/revisions/log-kind.ts';
-import { RevisionLogs } from '../workers/revisions/revision-logs.ts';
+import { RevisionLogs, recordedKind } from '../workers/revisions/revision-logs.ts';
 import type { Environment } from './environment.ts';
 import { openDynamoDb, type Place } from './place.ts';
 

@@ -13,9 +13,14 @@ import { type AdoptDeps, type AdoptOptions, type AdoptResult, adoptLogs } from '
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import { type Job, jobMessage, jobQueues, type QueueName, sweepDeduplicationId } from '../workers/jobs/job.ts';
 import { SweptFeed } from '../workers/sweep/feed-ends.ts';
-import { RequestedJobs } from '../workers/sweep/requested-jobs.ts';
 import { type SweepDeps, type SweepOptions, type SweepResult, sweep } from '../workers/sweep/sweep.ts';
-import { readSweepNote, type SweepRest, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
+import {
+  RequestedJobs,
+  readSweepNote,
+  type SweepRest,
+  sweepRestSchema,
+  writeSweepNote,
+} from '../workers/sweep/sweep-note.ts';
 import type { SweepEvent } from './function-event.ts';
 import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
 
@@ -130,13 +135,8 @@ export function sweepFunction(
     if (isManual) {
       const result = await sweep({ ...sweepDeps, send: sender(() => {}) }, { ...options, deadline });
       const feedAhead = await finishFeed(deps, swept, run);
-      report({
-        kind: 'swept',
-        run,
-        result: { ...result, feedAhead },
-        ms: performance.now() - started,
-        ages: undefined,
-      });
+      const ms = performance.now() - started;
+      report({ kind: 'swept', run, result: { ...result, feedAhead }, ms, ages: undefined });
       return result;
     }
     const unusableStreams = await countUnusableStreams(deps, run);

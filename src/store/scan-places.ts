@@ -11,7 +11,7 @@ export type ScanPlace = z.infer<typeof place>;
 const place = z.union([z.literal(['beginning', 'end']), z.object({ after: z.string() })]);
 
 /** Places as notes in the bucket have them. */
-export const scanPlaces = z.array(place);
+export const scanPlaces = z.array(place).readonly();
 
 /** Whether nothing is left to scan. */
 export function isAtEnd(places: ScanPlaces): boolean {

@@ -17,7 +17,7 @@ import type { Reducer } from '../../src/state/reducer.ts';
 import { JOB_BACKOFF } from '../../src/workers/dispatch/consume-jobs.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
-import { dividedFeed } from '../../src/workers/feed/divided-feed.ts';
+import { dividedFeed } from '../../src/workers/feed/feed-writer.ts';
 import { decodeJob, type Job, jobMessage, streamDeduplicationId } from '../../src/workers/jobs/job.ts';
 import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { Random } from '../support/models/random.ts';

@@ -16,7 +16,7 @@ import { segmentSizes } from '../../src/mapping/mapped-division.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
-import { dividedFeed } from '../../src/workers/feed/divided-feed.ts';
+import { dividedFeed } from '../../src/workers/feed/feed-writer.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { FedSheets } from '../support/fed-sheets.ts';

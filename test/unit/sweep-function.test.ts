@@ -10,9 +10,9 @@ import { clearStop, writeStop } from '../../src/snapshot/stop.ts';
 import { condemnedKey, SWEEP_KEY } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job, jobQueues } from '../../src/workers/jobs/job.ts';
-import { RequestedJobs } from '../../src/workers/sweep/requested-jobs.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import {
+  RequestedJobs,
   type RequestedJobsNote,
   readSweepNote,
   type SweepRest,

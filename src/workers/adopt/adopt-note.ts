@@ -37,6 +37,6 @@ export async function readAdoptNote(blobs: BlobStore, source: string): Promise<S
 export async function writeAdoptNote(blobs: BlobStore, source: string, rest: ScanPlaces | undefined): Promise<void> {
   await OBJECT.update(blobs, (present): StoredNote | undefined => {
     if (rest === undefined && present === undefined) return undefined;
-    return { format: 1, source, rest: [...(rest ?? [])] };
+    return { format: 1, source, rest: rest ?? [] };
   });
 }

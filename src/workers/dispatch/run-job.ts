@@ -106,87 +106,78 @@ export function reportOf<Kind extends Job['kind']>(
  * It throws transient errors; the caller retries the job.
  */
 export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
-  const deps = feedOr(job.log, given);
+  const { log } = job;
+  const deps = feedOr(log, given);
   const send = (next: Job, deduplicationId: string): Promise<void> =>
     deps.queue.send(jobMessage(next, deduplicationId));
-  const flushSoon = (position: Position): Promise<void> => {
-    const next: Job = { kind: 'flush', log: job.log, position };
-    return send(next, dueDeduplicationId(next));
-  };
-  const collectSoon = (): Promise<void> => {
-    const next: Job = { kind: 'collect', log: job.log };
-    return send(next, dueDeduplicationId(next));
-  };
+  const sendSoon = (next: Job): Promise<void> => send(next, dueDeduplicationId(next));
+  const continueWith = (next: Job, reached: Position): Promise<void> =>
+    send(next, continuationDeduplicationId(next, reached));
+  const continuation = 1 + (('continuation' in job ? job.continuation : undefined) ?? 0);
   switch (job.kind) {
     case 'snapshot': {
-      await deps.requireReducer?.(job.log);
+      await deps.requireReducer?.(log);
       const result = await completeSnapshot(deps, job);
-      if (result.outcome === 'progress') {
-        const { force: _, ...rest } = job;
-        const next = { ...rest, continuation: (job.continuation ?? 0) + 1 };
-        await send(next, continuationDeduplicationId(next, result.reached));
-      }
-      if ('flushDue' in result && result.flushDue !== undefined) await flushSoon(job.position);
+      const { force: _, ...next } = job;
+      if (result.outcome === 'progress') await continueWith({ ...next, continuation }, result.reached);
+      const { position } = job;
+      if ('flushDue' in result && result.flushDue !== undefined) await sendSoon({ kind: 'flush', log, position });
       return result;
     }
     case 'divide': {
-      await deps.requireReducer?.(job.log);
+      await deps.requireReducer?.(log);
       const result = await divideLog({ ...deps, division: deps.division ?? NO_DIVISION }, job);
       if (result.outcome === 'divided') {
-        const next: SnapshotJob = { kind: 'snapshot', log: job.log, position: result.position };
+        const next: SnapshotJob = { kind: 'snapshot', log, position: result.position };
         await send(next, streamDeduplicationId(next));
       }
       return result;
     }
     case 'flush': {
       const result = await flushSnapshot(deps, job);
-      if (result.outcome === 'flushing') {
-        const next = { ...job, continuation: (job.continuation ?? 0) + 1 };
-        await send(next, continuationDeduplicationId(next, job.position));
-      }
+      if (result.outcome === 'flushing') await continueWith({ ...job, continuation }, job.position);
       return result;
     }
     case 'archive': {
       const result = await archiveSegment(deps, job).catch(refuseIfTimeUp);
-      if (result.outcome === 'archived') await collectSoon();
+      if (result.outcome === 'archived') await sendSoon({ kind: 'collect', log });
       if (result.outcome === 'archiving') {
-        const next = { ...job, continuation: (job.continuation ?? 0) + 1, parts: result.parts };
-        await send(next, continuationDeduplicationId(next, { segment: job.segment, entry: result.reached }));
+        const { segment, reached: entry, parts } = result;
+        await continueWith({ ...job, continuation, parts }, { segment, entry });
       }
       return result;
     }
     case 'expire': {
-      const policy = await deps.policyOf(job.log);
+      const policy = await deps.policyOf(log);
       const result = await expireSegment(deps, job, policy);
       // Without an archive, snapshots expire with their entries.
-      if (result.outcome === 'expired' && !policy.archive) await collectSoon();
+      if (result.outcome === 'expired' && !policy.archive) await sendSoon({ kind: 'collect', log });
       if (result.outcome === 'progress') {
-        const next: Job = { ...job, from: result.reached, announced: result.expires };
-        await send(next, continuationDeduplicationId(next, { segment: job.segment, entry: result.reached }));
+        const { segment, reached: entry, expires: announced } = result;
+        await continueWith({ ...job, from: entry, announced }, { segment, entry });
       }
       return result;
     }
     case 'collect': {
-      const result = await collectLog(deps, job, await deps.policyOf(job.log)).catch(refuseIfTimeUp);
+      const result = await collectLog(deps, job, await deps.policyOf(log)).catch(refuseIfTimeUp);
       if (result.outcome === 'collecting') {
-        const { continuation, since } = result;
         // The id has the start time, because another collection may begin while the queue remembers
         // this one.
-        await send({ ...job, continuation }, `continuation:collect:${logLabel(job.log)}:${continuation}:${since}`);
+        const id = `continuation:collect:${logLabel(log)}:${result.continuation}:${result.since}`;
+        await send({ ...job, continuation: result.continuation }, id);
       }
       return result;
     }
     case 'rebuild': {
-      await deps.requireReducer?.(job.log);
+      await deps.requireReducer?.(log);
       const result = await rebuildLog(deps, job);
       if (result.outcome === 'progress') {
-        const next = { ...job, after: result.after, continuation: (job.continuation ?? 0) + 1 };
-        await send(next, continuationDeduplicationId(next, result.reached));
+        await continueWith({ ...job, after: result.after, continuation }, result.reached);
       } else if (result.flushDue !== undefined && result.newest !== undefined) {
         // Not the id of a due job: the queue may remember a flush of the snapshot before the
         // rebuild.
-        const next: Job = { kind: 'flush', log: job.log, position: result.newest };
-        await send(next, `rebuilt:${logLabel(job.log)}:${formatPosition(result.newest)}:${deps.now()}`);
+        const id = `rebuilt:${logLabel(log)}:${formatPosition(result.newest)}:${deps.now()}`;
+        await send({ kind: 'flush', log, position: result.newest }, id);
       }
       return result;
     }

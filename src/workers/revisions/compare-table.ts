@@ -2,8 +2,7 @@ import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
 import { countMetric, type Report, secondsMetric } from '../jobs/report.ts';
-import { type CompareNote, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
-import { FirstLooks } from './first-looks.ts';
+import { type CompareNote, FirstLooks, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
 import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableComparison } from './table-comparison.ts';
 
 /** Parts of the source table, and of the logs, that are read concurrently. */

@@ -11,8 +11,7 @@ import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { liveItems, newestTime, sourceTableOf } from '../../state/items/reducer.ts';
 import type { ReducerDraft } from '../../state/reducer.ts';
 import { inAdvance } from '../../tree/read.ts';
-import { bothKinds, logKind } from './log-kind.ts';
-import { requireItemsReducer } from './revision-logs.ts';
+import { bothKinds, logKind, requireItemsReducer } from './revision-logs.ts';
 
 /** Logs that are begun before the caller asks for them. */
 const LOGS_AHEAD = 32;
