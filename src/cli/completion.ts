@@ -45,6 +45,10 @@ function candidates(program: CommandUnknownOpts, { name, before, current, names 
     .visibleCommands(program)
     .find((each) => each.name() === name);
   if (command === undefined) return [];
+  if (command.commands.length > 0) {
+    const [part, ...rest] = before;
+    return candidates(command, { name: part, before: rest, current, names });
+  }
   if (current.startsWith('-')) return optionsOf(command);
   const takesValue = (word: string | undefined): Option | undefined =>
     command.options.find(({ required, long, short }) => required && word !== undefined && [long, short].includes(word));

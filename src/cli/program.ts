@@ -84,7 +84,10 @@ export function makeProgram(): Command {
   ];
   const output = { outputError: (text: string, write: (text: string) => void) => write(forTerminal(text)) };
   for (const each of commands) {
-    program.addCommand(prepareCommand(each, readOnce).exitOverride().configureOutput(output));
+    for (const part of [each, ...each.commands]) {
+      prepareCommand(part, readOnce).exitOverride().configureOutput(output);
+    }
+    program.addCommand(each);
   }
   return program.configureOutput(output);
 }

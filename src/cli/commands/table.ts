@@ -1,5 +1,5 @@
 import { createGzip } from 'node:zlib';
-import { Argument, Option } from '@commander-js/extra-typings';
+import { Command, Option } from '@commander-js/extra-typings';
 import { TableMeter } from '../../adapters/dynamodb/requests.ts';
 import { DynamoDbSourceItems } from '../../adapters/dynamodb/source-items.ts';
 import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
@@ -26,123 +26,102 @@ import { openDynamoDb } from '../place.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
 import { type TableRow, textTable } from '../text-table.ts';
 
-const HELP = `
-These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
-who changed it. The reducer is items by default.
+const PER_HELP = `
+Without --per, the existing logs show whether items or partition keys have logs.`;
 
-export writes each item of the table as it was after all changes up to the second of --at, one per line, as DynamoDB's
-import from S3 takes it (DYNAMODB_JSON). With --json and without --output it writes the same lines. A time without an
-offset is UTC, and a date is its midnight.
+const EXPORT_HELP = `
+The command writes each item of the table as it was after all changes up to the second of --at, one per line, as
+DynamoDB's import from S3 takes it (DYNAMODB_JSON). With --json and without --output it writes the same lines. A time
+without an offset is UTC, and a date is its midnight.
+${PER_HELP}`;
 
-revisions lists what an item has been. KEY is its primary key as JSON, such as {"id":"a","number":7} or
-{"id":{"S":"a"},"number":{"N":"7"}}. A Gap stands for changes that are lost: only the item after them is known.
+const REVISIONS_HELP = `
+KEY is the primary key of the item as JSON, such as {"id":"a","number":7} or {"id":{"S":"a"},"number":{"N":"7"}}. A Gap
+stands for changes that are lost: only the item after them is known.
+${PER_HELP}`;
 
-compare finds changes that the stream lost. It reads the table and the revisions. A difference may be a change on its
-way, so it is noted only. A run that begins 25 hours later records a Gap if nothing has changed: the stream keeps no
-record for longer. If you know that all changes are recorded, give --wait: the run then looks again after that time.
-Each item that is older than the stream is a difference too. Interrupt the command and run it again: it continues where
-it stopped.
+const COMPARE_HELP = `
+The command reads the table and the revisions. A difference may be a change on its way, so it is noted only. A run that
+begins 25 hours later records a Gap if nothing has changed: the stream keeps no record for longer. If you know that all
+changes are recorded, give --wait: the run then looks again after that time. Each item that is older than the stream is
+a difference too. Interrupt the command and run it again: it continues where it stopped.
 
 With --local, the changes are in the stream until 'logfold work --revisions-of TABLE' takes them. Run that command with
 --until-idle first. Then no change is on its way, and compare can look again immediately, with --wait 0s.
-
-Without --per, the existing logs show whether items or partition keys have logs. If there are none yet, compare makes
+${PER_HELP} If there are none yet, compare makes
 logs of items: give --per partition if the deployment has RevisionsPer=partition.`;
 
-const ACTIONS = ['export', 'revisions', 'compare'] as const;
-type Action = (typeof ACTIONS)[number];
-
-/** The actions that take an option. */
-const TAKERS: Readonly<Record<string, readonly Action[]>> = {
-  at: ['export'],
-  output: ['export'],
-  limit: ['revisions'],
-  actor: ['compare'],
-  wait: ['compare'],
-  readUnits: ['compare'],
-};
-
-interface TableOptions extends CommonOptions {
-  readonly table?: string | undefined;
-  readonly at?: Date | undefined;
-  readonly output?: string | undefined;
-  readonly limit?: number | undefined;
-  readonly per?: SourceTable['per'] | undefined;
-  readonly actor?: string | undefined;
-  readonly wait?: number | undefined;
-  readonly readUnits?: number | undefined;
-}
+const TABLE = ['--table <name>', 'the plain table'] as const;
 
 export function tableCommand() {
-  return command('table', 'Export a plain table as it was, list the revisions of an item, or find lost changes.')
-    .addArgument(new Argument('<action>', 'what to do').choices(ACTIONS))
-    .argument('[key]', 'for revisions: the primary key of the item, as JSON')
-    .option('--table <name>', 'the plain table; export needs it only if several tables have revisions')
-    .option('--at <time>', 'for export: the time; by default everything that is recorded', parseTime)
-    .option('--output <file>', 'for export: write into this file, with gzip if its name ends with .gz')
-    .option('--limit <n>', 'for revisions: the most revisions; the newest 1000 are shown by default', parse.count)
-    .addOption(
-      new Option(
-        '--per <what>',
-        'whether an item or a partition key has a log; by default as the logs that exist',
-      ).choices(LOG_KINDS),
-    )
-    .option('--actor <attribute>', 'for compare: the attribute that names who changed an item')
-    .option('--wait <duration>', 'for compare: look again after this time; by default a later run does', parseDuration)
-    .option(
-      '--read-units <n>',
-      `for compare: use at most this many read units of the table per second; default: ${READ_UNITS}`,
-      parse.count,
-    )
-    .addHelpText('after', HELP)
+  return new Command('table')
+    .description('Export a plain table as it was, list the revisions of an item, or find lost changes.')
+    .helpCommand(false)
     .addHelpText(
       'after',
-      examples(
-        'table export --at 2026-01-31T08:00:00Z --output orders.json.gz',
-        `table revisions '{"id":"a"}' --table orders`,
-        'table compare --table orders --local data',
-      ),
+      `
+These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
+who changed it. The reducer is items by default.`,
     )
-    .action((action, key, options) => {
-      checkOptions(action, key, options);
-      const { table = '' } = options;
-      const place = { ...options, reducer: options.reducer ?? items.name };
-      if (action === 'export') {
-        return inEnvironment(place, async (environment, output) => writeExport(environment, output, options));
-      }
-      if (action === 'revisions') {
-        const keys = parseItemKey(key ?? '');
-        return inEnvironment(place, async (environment, output) => {
-          await listRevisions(environment, output, { ...options, table, keys });
-        });
-      }
-      const creates = { creates: true, createsDirectory: false };
-      return inEnvironment({ ...place, ...creates, endsItself: true }, async (environment, output, stop) => {
-        await compare(environment, output, { ...options, table, stop });
-      });
+    .addCommand(exportCommand())
+    .addCommand(revisionsCommand())
+    .addCommand(compareCommand());
+}
+
+function exportCommand() {
+  return command('export', 'Write the items of a plain table as they were.')
+    .option('--table <name>', 'the plain table; needed only if several tables have revisions')
+    .option('--at <time>', 'the time; by default everything that is recorded', parseTime)
+    .option('--output <file>', 'write into this file, with gzip if its name ends with .gz')
+    .addOption(perOption())
+    .addHelpText('after', EXPORT_HELP)
+    .addHelpText('after', examples('table export --at 2026-01-31T08:00:00Z --output orders.json.gz'))
+    .action((options) =>
+      inEnvironment(placeOf(options), (environment, output) => writeExport(environment, output, options)),
+    );
+}
+
+function revisionsCommand() {
+  return command('revisions', 'List what an item of a plain table has been.')
+    .argument('<key>', 'the primary key of the item, as JSON', parseItemKey)
+    .requiredOption(...TABLE)
+    .option('--limit <n>', 'the most revisions; the newest are shown', parse.count, 1_000)
+    .addOption(perOption())
+    .addHelpText('after', REVISIONS_HELP)
+    .addHelpText('after', examples(`table revisions '{"id":"a"}' --table orders`))
+    .action((keys, options) =>
+      inEnvironment(placeOf(options), (environment, output) =>
+        listRevisions(environment, output, { ...options, keys }),
+      ),
+    );
+}
+
+function compareCommand() {
+  return command('compare', "Find changes that a plain table's stream lost.")
+    .requiredOption(...TABLE)
+    .addOption(perOption())
+    .option('--actor <attribute>', 'the attribute that names who changed an item')
+    .option('--wait <duration>', 'look again after this time; by default a later run does', parseDuration)
+    .option('--read-units <n>', 'use at most this many read units of the table per second', parse.count, READ_UNITS)
+    .addHelpText('after', COMPARE_HELP)
+    .addHelpText('after', examples('table compare --table orders --local data'))
+    .action((options) => {
+      const place = { ...placeOf(options), creates: true, createsDirectory: false, endsItself: true };
+      return inEnvironment(place, (environment, output, stop) => compare(environment, output, { ...options, stop }));
     });
 }
 
-/** @throws UsageError if an option is missing or is for another action */
-function checkOptions(action: Action, key: string | undefined, options: TableOptions): void {
-  if (options.mapping !== undefined) {
-    throw new UsageError('the revisions of a plain table need no mapping', { advice: 'Leave out --mapping' });
-  }
-  for (const [name, given] of Object.entries(options)) {
-    const takers = TAKERS[name];
-    if (given === undefined || takers === undefined || takers.includes(action)) continue;
-    const option = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-    throw new UsageError(`${option} belongs to 'table ${takers.join("' and 'table ")}', and the action is '${action}'`);
-  }
-  if ((action === 'revisions') !== (key !== undefined)) {
-    throw new UsageError(
-      key === undefined ? 'the key of the item is missing' : `'table ${action}' takes no key, but got '${key}'`,
-      { advice: "Write 'logfold table revisions KEY --table NAME'" },
-    );
-  }
-  if (action !== 'export' && options.table === undefined) {
-    throw new UsageError('the plain table is not named', { advice: 'Give --table NAME' });
-  }
+function perOption() {
+  return new Option(
+    '--per <what>',
+    'whether an item or a partition key has a log; by default as the logs that exist',
+  ).choices(LOG_KINDS);
+}
+
+/** @throws UsageError if a mapping is given */
+function placeOf<T extends CommonOptions>(options: T): T {
+  if (options.mapping === undefined) return { ...options, reducer: options.reducer ?? items.name };
+  throw new UsageError('the revisions of a plain table need no mapping', { advice: 'Leave out --mapping' });
 }
 
 /** @throws UsageError if the text is not a time */
@@ -157,7 +136,12 @@ function parseTime(text: string): Date {
 async function writeExport(
   { deps, lost }: Environment,
   output: Output,
-  { at, table, per, output: file }: TableOptions,
+  {
+    at,
+    table,
+    per,
+    output: file,
+  }: { readonly at?: Date; readonly table?: string; readonly per?: SourceTable['per']; readonly output?: string },
 ): Promise<void> {
   const progress = output.progress('Logs');
   let lines = 0;
@@ -187,9 +171,9 @@ async function writeExport(
 async function listRevisions(
   environment: Environment,
   output: Output,
-  request: TableOptions & { readonly table: string; readonly keys: Item },
+  request: { readonly table: string; readonly keys: Item; readonly per?: SourceTable['per']; readonly limit: number },
 ): Promise<void> {
-  const { table, keys, limit = 1_000 } = request;
+  const { table, keys, limit } = request;
   requireItemsReducer(environment.deps.reducer);
   const found = await output.during('Revisions read', async () => {
     const all: { readonly log: LogId; readonly revisions: ItemRevision[] }[] = [];
@@ -212,7 +196,7 @@ async function listRevisions(
 }
 
 /** The source tables that a key may belong to: nothing says which of its attributes comes first. */
-function possibleSources({ table, per, keys }: { readonly table: string; readonly keys: Item } & TableOptions) {
+function possibleSources({ table, per, keys }: Omit<Parameters<typeof listRevisions>[2], 'limit'>) {
   const [first = '', second] = Object.keys(keys);
   const orders: readonly KeyNames[] =
     second === undefined
@@ -258,12 +242,17 @@ function tableOf(revisions: readonly ItemRevision[]): string {
   return textTable(['revision', 'time', 'change', 'actor', 'item'], rows);
 }
 
-async function compare(
-  environment: Environment,
-  output: Output,
-  request: TableOptions & { readonly table: string; readonly stop: AbortSignal },
-): Promise<void> {
-  const { table, actor, wait, readUnits = READ_UNITS, stop } = request;
+interface CompareOptions extends CommonOptions {
+  readonly table: string;
+  readonly per?: SourceTable['per'];
+  readonly actor?: string;
+  readonly wait?: number;
+  readonly readUnits: number;
+  readonly stop: AbortSignal;
+}
+
+async function compare(environment: Environment, output: Output, request: CompareOptions): Promise<void> {
+  const { table, actor, wait, readUnits, stop } = request;
   const { deps, logs, lost } = environment;
   const place = await openDynamoDb(request);
   try {
@@ -300,7 +289,7 @@ async function compare(
 function describe(
   result: CompareResult,
   failures: readonly LogfoldError[],
-  { table, local, per }: Pick<TableOptions, 'local' | 'per'> & { readonly table: string },
+  { table, local, per }: CompareOptions,
 ): string {
   const { items: compared, gaps, failed, waiting, continued, complete } = result;
   const lines = failures.map(({ code, message }) => `FAILED: ${code}: ${message}`);

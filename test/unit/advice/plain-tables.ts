@@ -41,19 +41,6 @@ export const PLAIN_TABLES: Cases = {
     await compare('unmapped', tables);
     await here(...words, ...tables);
   },
-  "Write 'logfold table revisions KEY --table NAME'": async (refused) => {
-    const tables = await plainTable('keyless');
-    await compare('keyless', tables);
-    const advice = await refused(() => here('table', 'revisions', '--table', 'keyless', ...tables));
-    const words = (quoted(advice)[0] ?? '').replace('KEY', '{"id":"a"}').replace('NAME', 'keyless').split(' ');
-    await here(...words.slice(1), ...tables);
-  },
-  'Give --table NAME': async (refused) => {
-    const tables = await plainTable('nameless');
-    const advice = await refused(() => here('table', 'compare', '--wait', '0s', ...tables));
-    const words = advice.replace(/.*(--table) NAME.*/, '$1 nameless').split(' ');
-    expect(await here('table', 'compare', '--wait', '0s', ...words, ...tables)).toMatchObject({ gaps: 1 });
-  },
   "Write a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'": async (refused) => {
     const tables = await plainTable('timely');
     await compare('timely', tables);
