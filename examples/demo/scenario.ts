@@ -1,5 +1,6 @@
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
-import type { Output, ProgressBar } from '../../src/cli/output.ts';
+import type { Output } from '../../src/cli/output.ts';
+import type { ProgressBar } from '../../src/cli/progress.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';

@@ -1,7 +1,7 @@
 import { type AddEntry, Appender } from '../../src/cli/append.ts';
 import { sheetEntry } from '../../src/cli/edit-line.ts';
 import type { Environment } from '../../src/cli/environment.ts';
-import type { ProgressBar } from '../../src/cli/output.ts';
+import type { ProgressBar } from '../../src/cli/progress.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';

@@ -8,7 +8,7 @@ import { sheetOf } from '../state/spreadsheet/reducer.ts';
 import { sheetRows } from '../state/spreadsheet/sheet.ts';
 import type { EditLine } from './edit-line.ts';
 import type { Environment } from './environment.ts';
-import { withPauses } from './output.ts';
+import { withPauses } from './write.ts';
 
 /** The number of entries after which a refused segment start is tried again. */
 const SEGMENT_RETRY_ENTRIES = 16;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { makeTemporaryDirectory } from '../adapters/filesystem/temporary-paths.ts';
 import { UsageError } from '../errors.ts';
-import { isSystemError, outputFailed } from './output.ts';
+import { isSystemError, outputFailed } from './write.ts';
 
 const STANDARD_INPUT = 0;
 const ADVICE = 'Name a file, or - for standard input';

@@ -1,9 +1,10 @@
 import { CommanderError } from '@commander-js/extra-typings';
 import { repairJsonParse } from '../adapters/platform/json-parse.ts';
 import { InterruptedError, UsageError } from '../errors.ts';
-import { isBrokenPipe, Output, outputFailed } from './output.ts';
+import { Output } from './output.ts';
 import { makeProgram } from './program.ts';
 import { exitCodeOf, interrupted, untilInterrupted } from './signals.ts';
+import { isBrokenPipe, outputFailed } from './write.ts';
 
 /** The exit code of a program that SIGPIPE ended, as a shell reports it. */
 const BROKEN_PIPE = 141;

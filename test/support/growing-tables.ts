@@ -1,6 +1,6 @@
 /** Tables for people whose steps `test/unit/growth.test.ts` compares at two sizes. */
 
-import { textTable } from '../../src/cli/text-table.ts';
+import { textTable } from '../../src/cli/format.ts';
 import type { GrowingWork } from './steps.ts';
 
 /** A table as wide as that of `status`. */

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { afterEach, expect, test, vi } from 'vitest';
-import { completionScript, completions, describeCandidates } from '../../src/cli/completion.ts';
+import { completionScript, completions, describeCandidates } from '../../src/cli/commands/completion.ts';
 import { Output } from '../../src/cli/output.ts';
 import { makeProgram } from '../../src/cli/program.ts';
 

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, forTerminal, parseDuration } from '../../src/cli/format.ts';
-import { textTable } from '../../src/cli/text-table.ts';
+import { formatDuration, forTerminal, parseDuration, textTable } from '../../src/cli/format.ts';
 import { printable, UsageError, unprintable } from '../../src/errors.ts';
 import { count, countEntries } from '../../src/workers/jobs/report.ts';
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { Output, ProgressBar } from '../../src/cli/output.ts';
+import { Output } from '../../src/cli/output.ts';
+import { ProgressBar } from '../../src/cli/progress.ts';
 import { UsageError } from '../../src/errors.ts';
 
 let written: string[];

@@ -1,8 +1,8 @@
 import { deepStrictEqual } from 'node:assert';
 import { expect, test } from 'vitest';
 import { decodeItemLine } from '../../src/archive/item-line.ts';
+import { parseItemKey } from '../../src/cli/commands/table.ts';
 import { parseEditLine } from '../../src/cli/edit-line.ts';
-import { parseItemKey } from '../../src/cli/item-json.ts';
 import { decodeBody } from '../../src/log/body.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { keyNamesOf, keyText } from '../../src/state/items/item-key.ts';

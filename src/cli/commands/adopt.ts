@@ -67,22 +67,23 @@ export function adoptCommand() {
           return;
         }
         const scan = new TableScan(requests, { readUnits: options.readUnits, stop });
-        const progress = output.progress('Logs');
-        const result = await adoptLogs(
-          {
-            items: mapped.items,
-            register,
-            blobs: deps.blobs,
-            now: deps.now,
-            onPage: scan.onPage,
-            onFailure: (error) => scan.fail(error),
-            onProgress: (logs) => progress.update(logs),
-          },
-          {
-            source: JSON.stringify([options.entryTable, mapped.mapping]),
-            stop: AbortSignal.any([stop, environment.lost]),
-          },
-        ).finally(() => progress.stop());
+        const result = await output.during('Logs', (progress) =>
+          adoptLogs(
+            {
+              items: mapped.items,
+              register,
+              blobs: deps.blobs,
+              now: deps.now,
+              onPage: scan.onPage,
+              onFailure: (error) => scan.fail(error),
+              onProgress: progress.update,
+            },
+            {
+              source: JSON.stringify([options.entryTable, mapped.mapping]),
+              stop: AbortSignal.any([stop, environment.lost]),
+            },
+          ),
+        );
         environment.lost.throwIfAborted();
         const { failures } = scan;
         output.result({ ...result, failures }, describe(result, failures, options.entryTable));
@@ -119,7 +120,7 @@ async function replaceWith({ readUnits, dryRun }: ClaimOptions, ...[environment,
   const { onPage } = new TableScan(requests, { readUnits, stop });
   const result = await output.during('Items', (progress) =>
     replaceMapping(
-      { ...deps, items: mapped.items, onPage, onProgress: (items) => progress.update(items) },
+      { ...deps, items: mapped.items, onPage, onProgress: progress.update },
       { table: mapped.table, mapping: mapped.mapping },
       { dryRun },
     ),

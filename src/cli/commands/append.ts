@@ -8,12 +8,11 @@ import { Appender, type AppendLineOptions } from '../append.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
 import type { Environment } from '../environment.ts';
-import { addName, parseName, requireFreeName } from '../log-names.ts';
 import { requireOwnSchema } from '../mapping.ts';
 import { Output } from '../output.ts';
 import { typesOf } from '../place.ts';
 import { chooseReducer, manualTime } from '../reducer.ts';
-import { SETTINGS_FILE, type Settings } from '../settings.ts';
+import { addName, parseName, requireFreeName, SETTINGS_FILE, type Settings } from '../settings.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
 
 const LINES = `

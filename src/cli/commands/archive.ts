@@ -23,10 +23,9 @@ export function archiveCommand() {
         const deps = { ...environment.deps, replaceForeign };
         const policy = await policyOfLog(environment, log, { ...policyChanges(options), archive: true });
         const numbers = number === undefined ? await dueSegments(environment, log, policy, 'archive') : [number];
-        const archived = [];
+        const archived: object[] = [];
         const lines: string[] = [];
-        const progress = output.progress('Entries written and verified');
-        try {
+        await output.during('Entries written and verified', async (progress) => {
           for (const segment of numbers) {
             let done = 0;
             const onEntries = (entries: number): void => {
@@ -39,9 +38,7 @@ export function archiveCommand() {
             archived.push({ ...result, ...('hash' in result && { hash: toHex(result.hash) }) });
             lines.push(describeOutcome(job, reportArchive(result), options));
           }
-        } finally {
-          progress.stop();
-        }
+        });
         const none = 'No segment is due. See the policy under --help, or name a segment.';
         output.result(
           { log, dryRun: options.dryRun, segments: archived },

@@ -23,19 +23,13 @@ export function collectCommand() {
         warnOfShortGrace(policy, output);
         const { graceSeconds, keepSnapshots } = policy;
         const dryRunAt = options.dryRun ? environment.deps.now() : undefined;
-        const progress = output.progress('Objects checked');
-        try {
-          const onProgress = (objects: number): void => progress.update(objects);
-          const deps = { ...environment.deps, onProgress };
-          const result = await collectLog(deps, { log }, { graceSeconds, keepSnapshots, dryRunAt });
-          progress.stop();
-          if (result.outcome === 'refused') throw result.error;
-          // Without a deadline, there is no other outcome.
-          if (result.outcome !== 'collected') return;
-          output.result({ log, dryRun: options.dryRun, ...result }, describe(result, graceSeconds));
-        } finally {
-          progress.stop();
-        }
+        const result = await output.during('Objects checked', ({ update: onProgress }) =>
+          collectLog({ ...environment.deps, onProgress }, { log }, { graceSeconds, keepSnapshots, dryRunAt }),
+        );
+        if (result.outcome === 'refused') throw result.error;
+        // Without a deadline, there is no other outcome.
+        if (result.outcome !== 'collected') return;
+        output.result({ log, dryRun: options.dryRun, ...result }, describe(result, graceSeconds));
       }),
     );
 }

@@ -5,12 +5,10 @@ import { formatPosition } from '../../ids/position.ts';
 import type { AxisChange } from '../../state/spreadsheet/sheet-diff.ts';
 import { NodeCache } from '../../tree/node-cache.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
-import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { jsonFromValue } from '../json-value.ts';
-import { loadShownState } from '../moment.ts';
-import { writeStandardOutput } from '../output.ts';
-import { documentParts, lineParts } from '../output-parts.ts';
+import { loadShownState, onBadEntryOption } from '../moment.ts';
+import { documentParts, lineParts, writeStandardOutput } from '../write.ts';
 
 /** The longest value in the text for people, in UTF-16 code units. */
 const MAX_SHOWN = 200;

@@ -10,7 +10,7 @@ import { command, examples, inEnvironment, parse } from '../command.ts';
 import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
 import { parseMoment } from '../moment.ts';
-import { writeStandardOutput } from '../output.ts';
+import { writeStandardOutput } from '../write.ts';
 
 /** Milliseconds between two reads of the end of the log. */
 const FOLLOW_MS = 1_000;

@@ -50,11 +50,7 @@ export function expireCommand() {
           }
           const { expiry: before } = await requireSegment(deps.tables, { log, segment: number });
           const result = await output.during('Entries checked', (progress) =>
-            undoExpiry(
-              { ...deps, onEntries: (entries) => progress.update(entries) },
-              { log, segment: number },
-              { dryRun },
-            ),
+            undoExpiry({ ...deps, onEntries: progress.update }, { log, segment: number }, { dryRun }),
           );
           const would = dryRun ? 'would stay' : 'stays';
           const removed = dryRun ? 'would lose' : result.entries === 1 ? 'loses' : 'lose';

@@ -5,13 +5,12 @@ import { formatPosition } from '../../ids/position.ts';
 import { foldsSheets, sheetOf } from '../../state/spreadsheet/reducer.ts';
 import { type AxisRange, type Sheet, sheetRows } from '../../state/spreadsheet/sheet.ts';
 import { count } from '../../workers/jobs/report.ts';
-import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
-import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
-import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
-import { documentParts, lineParts } from '../output-parts.ts';
+import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption } from '../moment.ts';
+import type { Output } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
+import { documentParts, lineParts, withPauses, writeFile, writeStandardOutput } from '../write.ts';
 
 /** The limit without `--all-rows`. One cell far from all others makes most fields empty. */
 const MAX_FIELDS = 1_000_000_000;

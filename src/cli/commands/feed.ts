@@ -1,5 +1,7 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import type { Feed, FeedItem } from '../../client/feed.ts';
-import { InterruptedError, printable, UsageError } from '../../errors.ts';
+import { InterruptedError, ProgramFailedError, printable, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { readPolicies } from '../../retention/policies.ts';
@@ -7,12 +9,12 @@ import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
 import { count, formatDate } from '../../workers/jobs/report.ts';
 import { rebuildFeed } from '../../workers/sweep/rebuild-feed.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { runProgram } from '../consumer-program.ts';
 import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
 import { formatDuration } from '../format.ts';
-import { type Output, writePart } from '../output.ts';
+import type { Output } from '../output.ts';
 import { untilInterrupted } from '../signals.ts';
+import { writePart } from '../write.ts';
 
 const HELP = `
 Each line has the checkpoint that continues after the entry, the log, and the entry as 'logfold entries' prints it.
@@ -176,7 +178,7 @@ async function rebuildAll({ deps, feed }: Environment, output: Output): Promise<
       feed,
       policyOf: (log) => policies.of(log),
       onFailure: (log, { code, message }) => void failures.push({ log: log ?? null, code, message }),
-      onProgress: (logs) => progress.update(logs),
+      onProgress: progress.update,
     }),
   );
   const { from, to, logs, spans } = rebuilt;
@@ -210,4 +212,29 @@ async function listGroups(feed: Feed, output: Output): Promise<void> {
   });
   const none = groups.length === 0 ? ['There are no consumer groups yet.'] : lines;
   output.result({ end, groups: document }, [...none, `The feed ends at ${end}.`].join('\n'));
+}
+
+/**
+ * Runs a command of the shell with a text on its standard input. It shares standard output and
+ * standard error with this process. It need not read the whole text.
+ * @throws ProgramFailedError unless it ends with exit code 0
+ */
+export async function runProgram(command: string, input: string): Promise<void> {
+  const child = spawn(command, { shell: true, stdio: ['pipe', 'inherit', 'inherit'] });
+  // The exit code says whether the program needed what it did not read.
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(input);
+  await once(child, 'close').catch((cause: unknown) => {
+    throw programFailed('could not be started', cause);
+  });
+  const { exitCode, signalCode } = child;
+  if (exitCode === 0) return;
+  throw programFailed(signalCode === null ? `ended with exit code ${exitCode}` : `was ended by ${signalCode}`);
+}
+
+function programFailed(how: string, cause?: unknown): ProgramFailedError {
+  return new ProgramFailedError(`the program of --exec ${how}, so its entries are not done`, {
+    advice: 'Find the cause in the output of the program, then run the command again: the same entries come again',
+    cause,
+  });
 }

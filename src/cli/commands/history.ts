@@ -4,11 +4,10 @@ import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { Key } from '../../tree/key.ts';
 import { count, formatDate } from '../../workers/jobs/report.ts';
-import { onBadEntryOption, reportBadEntry } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
+import { type TableRow, textTable } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
-import { atOption, MOMENT_HELP } from '../moment.ts';
-import { type TableRow, textTable } from '../text-table.ts';
+import { atOption, MOMENT_HELP, onBadEntryOption, reportBadEntry } from '../moment.ts';
 
 const NOTES = `
 Revisions are numbered from 1, the oldest. A revision without a value is a removal. The history of a cell begins when its

@@ -14,11 +14,12 @@ import type { TableSample } from '../../proposal/table-sample.ts';
 import { count } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { command, examples, parse } from '../command.ts';
-import { Output, writeFile } from '../output.ts';
+import { type TableRow, textTable } from '../format.ts';
+import { Output } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
 import { untilInterrupted } from '../signals.ts';
 import { READ_UNITS } from '../table-scan.ts';
-import { type TableRow, textTable } from '../text-table.ts';
+import { writeFile } from '../write.ts';
 
 const SAMPLE = 1000;
 const PARTITIONS = 10;
@@ -44,10 +45,9 @@ export function inspectCommand() {
       try {
         await untilInterrupted(async () => {
           const output = new Output(options.json);
-          const described = {
-            ...(await describeTable(place.client, table)),
-            ttl: await readTtlAttribute(place.client, table),
-          };
+          const { keys, approximateItems, stream } = await describeTable(place.client, table);
+          const ttl = await readTtlAttribute(place.client, table);
+          const described = { keys, approximateItems, stream, ttl };
           const limiter = new RateLimiter({ perSecond: options.readUnits });
           const sample = await output.during('Items read', (progress) =>
             readTableSample(place.client, table, described, {
@@ -91,7 +91,7 @@ function parametersFor(mapping: ProposedMapping): { readonly Mapping: string; re
 
 function describe(
   table: string,
-  described: DescribedTable & Pick<TableSample, 'ttl'>,
+  described: Pick<DescribedTable, 'keys' | 'approximateItems' | 'stream'> & Pick<TableSample, 'ttl'>,
   proposal: Proposal,
   place: Next,
 ): string[] {

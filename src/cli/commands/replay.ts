@@ -26,16 +26,11 @@ export function replayCommand() {
       inEnvironment(options, async ({ deps, requireReducer }, output) => {
         await requireReducer(log);
         if (options.at !== undefined) await assertPosition(deps, log, options.at);
-        const progress = output.progress('Entries folded');
-        try {
-          const onProgress = (entries: number) => progress.update(entries);
-          const result = await withScratch(log, (scratch) => replay({ ...deps, scratch, onProgress }, log, options));
-          progress.stop();
-          output.result({ log, ...result }, describe(result));
-          if (result.equal !== true) process.exitCode = 1;
-        } finally {
-          progress.stop();
-        }
+        const result = await output.during('Entries folded', ({ update: onProgress }) =>
+          withScratch(log, (scratch) => replay({ ...deps, scratch, onProgress }, log, options)),
+        );
+        output.result({ log, ...result }, describe(result));
+        if (result.equal !== true) process.exitCode = 1;
       }),
     );
 }

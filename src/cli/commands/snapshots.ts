@@ -2,7 +2,7 @@ import { formatPosition } from '../../ids/position.ts';
 import { type ListedSnapshot, listSnapshots } from '../../workers/inspect/list-snapshots.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { type TableRow, textTable } from '../text-table.ts';
+import { type TableRow, textTable } from '../format.ts';
 
 const LIMIT = 20;
 /** Characters of a state hash that people see. */

@@ -5,11 +5,10 @@ import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
 import type { MapItem } from '../../tree/read.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
-import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
+import { type TableRow, textTable } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
-import { atOption, loadShownState, MOMENT_HELP, type ShownState } from '../moment.ts';
-import { type TableRow, textTable } from '../text-table.ts';
+import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption, type ShownState } from '../moment.ts';
 
 /** Maps with up to this many items and edits are counted, although this reads them. */
 const COUNTED = 1_000;

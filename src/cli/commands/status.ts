@@ -10,7 +10,8 @@ import {
 } from '../../workers/inspect/status.ts';
 import { count, formatBytes, formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { type TableRow, textTable } from '../text-table.ts';
+import { type TableRow, textTable } from '../format.ts';
+import type { ProgressBar } from '../progress.ts';
 
 /** Logs that are read at the same time. */
 const CONCURRENCY = 16;
@@ -29,27 +30,23 @@ export function statusCommand() {
           return output.result({ logs: [status], failures: [], segments }, text);
         }
         const ids = await allLogs(deps.tables);
-        const progress = output.progress('Logs', ids.length);
         let done = 0;
         const limit = pLimit(CONCURRENCY);
-        try {
-          const found = await limit.map(ids, async (id) => {
+        const read = ({ update }: ProgressBar) =>
+          limit.map(ids, async (id) => {
             const status = await logStatus(deps, id).catch((error: unknown): Failure => {
               // An error of one log must not hide the other logs.
               if (!isOfOneLog(error)) throw error;
               return { log: id, code: error.code, message: error.message };
             });
-            progress.update(++done);
+            update(++done);
             return status;
           });
-          const failures = found.filter((each) => 'code' in each);
-          const logs = found.filter((each) => 'segments' in each);
-          output.result({ logs, failures }, describe(logs, failures));
-          if (failures.length > 0) process.exitCode = 1;
-        } finally {
-          limit.clearQueue();
-          progress.stop();
-        }
+        const found = await output.during('Logs', read, ids.length).finally(() => limit.clearQueue());
+        const failures = found.filter((each) => 'code' in each);
+        const logs = found.filter((each) => 'segments' in each);
+        output.result({ logs, failures }, describe(logs, failures));
+        if (failures.length > 0) process.exitCode = 1;
       }),
     );
 }

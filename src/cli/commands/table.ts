@@ -4,6 +4,8 @@ import { TableMeter } from '../../adapters/dynamodb/requests.ts';
 import { DynamoDbSourceItems } from '../../adapters/dynamodb/source-items.ts';
 import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
 import { sleep } from '../../adapters/platform/node-logs.ts';
+import { encodeItemLine } from '../../archive/item-line.ts';
+import { parseJson } from '../../codec/json.ts';
 import { type LogfoldError, LogNotFoundError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item } from '../../log/attribute.ts';
@@ -17,14 +19,12 @@ import { exportTable } from '../../workers/revisions/export-table.ts';
 import { bothKinds, RevisionLogs, recordedKind, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
 import type { Environment } from '../environment.ts';
-import { parseDuration } from '../format.ts';
-import { itemJson, parseItemKey } from '../item-json.ts';
+import { parseDuration, type TableRow, textTable } from '../format.ts';
 import { parseMoment } from '../moment.ts';
-import { type Output, writeFile, writeStandardOutput } from '../output.ts';
-import { lineParts } from '../output-parts.ts';
+import type { Output } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
-import { type TableRow, textTable } from '../text-table.ts';
+import { lineParts, writeFile, writeStandardOutput } from '../write.ts';
 
 const PER_HELP = `
 Without --per, the existing logs show whether items or partition keys have logs.`;
@@ -261,22 +261,23 @@ async function compare(environment: Environment, output: Output, request: Compar
     const source: SourceTable = { table, keyNames, per, ...(actor !== undefined && { actor }) };
     const meter = new TableMeter();
     const scan = new TableScan(meter, { readUnits, stop });
-    const progress = output.progress('Items');
-    const result = await compareTable(
-      {
-        items: new DynamoDbSourceItems({ client: place.client, table, keyNames, meter: meter.meter }),
-        logs: new RevisionLogs({ logs, source, platform: deps.platform, reducer: deps.reducer }),
-        tables: deps.tables,
-        blobs: deps.blobs,
-        platform: deps.platform,
-        now: deps.now,
-        sleep,
-        onPage: scan.onPage,
-        onFailure: (_, error) => scan.fail(error),
-        onProgress: (compared) => progress.update(compared),
-      },
-      { settleSeconds: wait, stop: AbortSignal.any([stop, lost]) },
-    ).finally(() => progress.stop());
+    const result = await output.during('Items', (progress) =>
+      compareTable(
+        {
+          items: new DynamoDbSourceItems({ client: place.client, table, keyNames, meter: meter.meter }),
+          logs: new RevisionLogs({ logs, source, platform: deps.platform, reducer: deps.reducer }),
+          tables: deps.tables,
+          blobs: deps.blobs,
+          platform: deps.platform,
+          now: deps.now,
+          sleep,
+          onPage: scan.onPage,
+          onFailure: (_, error) => scan.fail(error),
+          onProgress: progress.update,
+        },
+        { settleSeconds: wait, stop: AbortSignal.any([stop, lost]) },
+      ),
+    );
     lost.throwIfAborted();
     const { failures } = scan;
     output.result({ table, ...result, failures }, describe(result, failures, request));
@@ -308,4 +309,47 @@ function describe(
   }
   if (!complete) lines.push('The comparison is not complete: run the command again, and it continues.');
   return lines.join('\n');
+}
+
+/** An item in DynamoDB JSON. */
+export function itemJson(item: Item): unknown {
+  const line = parseJson(encodeItemLine(item));
+  return typeof line === 'object' && line !== null && 'Item' in line ? line.Item : undefined;
+}
+
+const KEY_ADVICE = `Write the attributes of the primary key as one JSON object, such as {"id":"a"} or {"id":{"S":"a"}}`;
+
+/**
+ * Reads a primary key as people write it: in DynamoDB JSON, or with plain strings and numbers.
+ * @throws UsageError
+ */
+export function parseItemKey(text: string): Item {
+  let json: unknown;
+  try {
+    json = parseJson(text);
+  } catch (cause) {
+    throw new UsageError(`'${text}' is not JSON`, { advice: KEY_ADVICE, cause });
+  }
+  const attributes = typeof json === 'object' && json !== null && !Array.isArray(json) ? Object.entries(json) : [];
+  if (attributes.length < 1 || attributes.length > 2) {
+    throw new UsageError(`'${text}' is not an object with one or two attributes`, { advice: KEY_ADVICE });
+  }
+  return Object.fromEntries(attributes.map(([name, value]) => [name, keyAttribute(name, value)]));
+}
+
+function keyAttribute(name: string, value: unknown): Item[string] {
+  if (typeof value === 'string') return { S: value };
+  if (typeof value === 'number') {
+    if (Math.abs(value) <= Number.MAX_SAFE_INTEGER) return { N: String(value) };
+    throw new UsageError(`the number of '${name}' has more digits than JSON numbers keep`, {
+      advice: `Write it as {"N":"DIGITS"}`,
+    });
+  }
+  const [[type, content] = [], ...others] = typeof value === 'object' && value !== null ? Object.entries(value) : [];
+  if (others.length === 0 && typeof content === 'string') {
+    if (type === 'S') return { S: content };
+    if (type === 'N') return { N: content };
+    if (type === 'B') return { B: new Uint8Array(Buffer.from(content, 'base64')) };
+  }
+  throw new UsageError(`'${name}' is not a text, a number or a binary`, { advice: KEY_ADVICE });
 }

@@ -16,24 +16,20 @@ export function verifyCommand() {
     .addHelpText('after', examples('verify budget'))
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
-        const progress = output.progress('Chunks checked');
-        try {
-          const result = await verify({ ...deps, onProgress: (chunks) => progress.update(chunks) }, log);
-          progress.stop();
-          const { snapshots, archived, left, expired, chunks, bytes, problems } = result;
-          const found = problems.length === 0 ? 'nothing is missing' : count(problems.length, 'PROBLEM', 'PROBLEMS');
-          const unarchived = expired === 0 ? '' : `, ${count(expired, 'segment')} expired without an archive`;
-          const checked = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${unarchived}`;
-          const summary = `${checked}: ${found}`;
-          const note =
-            left === 0
-              ? []
-              : [`${count(left, 'segment')} left the table: changes of other programs after archival are not known`];
-          output.result({ log, ...result }, [summary, ...note, ...problems.map(describeProblem)].join('\n'));
-          if (problems.length > 0) process.exitCode = 1;
-        } finally {
-          progress.stop();
-        }
+        const result = await output.during('Chunks checked', ({ update: onProgress }) =>
+          verify({ ...deps, onProgress }, log),
+        );
+        const { snapshots, archived, left, expired, chunks, bytes, problems } = result;
+        const found = problems.length === 0 ? 'nothing is missing' : count(problems.length, 'PROBLEM', 'PROBLEMS');
+        const unarchived = expired === 0 ? '' : `, ${count(expired, 'segment')} expired without an archive`;
+        const checked = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${unarchived}`;
+        const summary = `${checked}: ${found}`;
+        const note =
+          left === 0
+            ? []
+            : [`${count(left, 'segment')} left the table: changes of other programs after archival are not known`];
+        output.result({ log, ...result }, [summary, ...note, ...problems.map(describeProblem)].join('\n'));
+        if (problems.length > 0) process.exitCode = 1;
       }),
     );
 }

@@ -2,9 +2,8 @@ import { stringify } from 'csv-stringify/sync';
 import { UsageError } from '../../errors.ts';
 import { cellText, checkRectangle } from '../../state/spreadsheet/sheet.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
-import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
+import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption } from '../moment.ts';
 import { requireSheets } from '../reducer.ts';
 
 export function viewCommand() {

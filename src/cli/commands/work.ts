@@ -2,23 +2,26 @@ import { once } from 'node:events';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Option } from '@commander-js/extra-typings';
+import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
 import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
-import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
+import { type PipelineEvent, type RecordedTable, runPipeline } from '../../local/pipeline.ts';
 import { divides, REVISIONS_DIVISION } from '../../log/division-policy.ts';
 import { segmentSizes } from '../../mapping/mapped-division.ts';
 import { readPolicies } from '../../retention/policies.ts';
-import { LOG_KINDS } from '../../revisions/source-table.ts';
+import { LOG_KINDS, type SourceTable } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
 import { describeJobResult } from '../../workers/dispatch/run-job.ts';
 import { count, countEntries, formatBytes } from '../../workers/jobs/report.ts';
+import { RevisionLogs, recordedKind } from '../../workers/revisions/revision-logs.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
-import { Output, outputFailed } from '../output.ts';
-import { openDynamoDb } from '../place.ts';
+import type { Environment } from '../environment.ts';
+import { Output } from '../output.ts';
+import { openDynamoDb, type Place } from '../place.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes, POLICY_HELP, policyChanges } from '../policy-options.ts';
-import { recordedTable } from '../recorded-table.ts';
 import { policyEverywhere } from '../retention.ts';
 import { exitCodeOf, interrupted, untilInterrupted } from '../signals.ts';
+import { outputFailed } from '../write.ts';
 
 export function workCommand() {
   return dividingCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
@@ -267,4 +270,38 @@ export function engineCommand() {
         await close();
       }
     });
+}
+
+/** The plain table that a command names. */
+interface NamedTable extends Pick<Place, 'local'> {
+  readonly revisionsOf: string;
+  /** By default the kind of the logs that exist, or `item` if there are none. */
+  readonly per?: SourceTable['per'] | undefined;
+  readonly actor?: string | undefined;
+}
+
+/**
+ * The plain table whose changes a pipeline records.
+ * @throws UsageError if the table's stream does not carry both images, or if there are logs of both
+ * kinds and none is named
+ * @throws ResourceMissingError if the table does not exist
+ */
+async function recordedTable(
+  { logs, deps, checkpoints }: Pick<Environment, 'logs' | 'deps' | 'checkpoints'>,
+  { revisionsOf: table, per, actor, local }: NamedTable,
+): Promise<RecordedTable> {
+  const place = await openDynamoDb(local === undefined ? {} : { local });
+  const { keyNames, stream, streamArn } = await describeTable(place.client, table).finally(() => place.close());
+  if (stream !== 'NEW_AND_OLD_IMAGES' || streamArn === undefined) {
+    throw new UsageError(`table '${table}' has ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`, {
+      advice: 'Turn the stream of the table on with the view type NEW_AND_OLD_IMAGES',
+    });
+  }
+  const kind = per ?? (await recordedKind(deps, table)) ?? 'item';
+  const source: SourceTable = { table, keyNames, per: kind, actor };
+  return {
+    streamArn,
+    checkpoints: checkpoints(streamArn, 'revisions'),
+    logs: new RevisionLogs({ logs, source, platform: deps.platform, reducer: deps.reducer }),
+  };
 }

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect } from 'vitest';
-import { runProgram } from '../../../src/cli/consumer-program.ts';
+import { runProgram } from '../../../src/cli/commands/feed.ts';
 import { openLogs } from '../../../src/exports/aws.ts';
 import { positionOfCheckpoint } from '../../../src/feed/checkpoint.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
