@@ -197,6 +197,9 @@ export function decodeSegment(item: StoredItem): Segment {
   };
 }
 
+/** The names of {@link lastSnapshotAttributes}. */
+export const LAST_SNAPSHOT_NAMES = ['L'] as const;
+
 /** The attributes that state a segment's Last Snapshot. */
 export function lastSnapshotAttributes({ position }: LastSnapshot): { readonly L: { N: string } } {
   return { L: { N: String(position.entry) } };

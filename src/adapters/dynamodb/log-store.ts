@@ -17,6 +17,7 @@ import {
   entryKey,
   HEAD_ATTRIBUTES,
   isOwnItem,
+  LAST_SNAPSHOT_NAMES,
   lastSnapshotAttributes,
   rootAttribute,
   segmentKey,
@@ -223,8 +224,8 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
 
   async advanceLastSnapshot(log: LogId, to: LastSnapshot, from?: LastSnapshot): Promise<boolean> {
     const { segment } = to.position;
-    const same = sameAttributes(from === undefined ? {} : lastSnapshotAttributes(from), ['L']);
-    const change = changeAttributes(lastSnapshotAttributes(to), ['L']);
+    const same = sameAttributes(from === undefined ? {} : lastSnapshotAttributes(from), LAST_SNAPSHOT_NAMES);
+    const change = changeAttributes(lastSnapshotAttributes(to), LAST_SNAPSHOT_NAMES);
     const written = await this.requests.update({
       TableName: this.segmentTable,
       Key: segmentKey(log, segment),

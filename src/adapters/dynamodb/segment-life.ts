@@ -4,7 +4,14 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { RootRef } from '../../log/entry.ts';
-import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../../log/item-codec.ts';
+import {
+  decodeSegment,
+  encodeSegment,
+  entryKey,
+  LAST_SNAPSHOT_NAMES,
+  rootAttribute,
+  segmentKey,
+} from '../../log/item-codec.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
 import type {
   ExpiringSegment,
@@ -20,7 +27,7 @@ import { type ChangedItem, type ChangingSegment, changeTogether } from './change
 import type { DynamoDbRequests } from './requests.ts';
 
 /** The attributes of a segment that may change. */
-const CHANGING = ['L', 'A', 'H', 'G', 'D'];
+const CHANGING = [...LAST_SNAPSHOT_NAMES, 'A', 'H', 'G', 'D'];
 
 /** A change to several entries: delete them, or add or remove their expiry. */
 type Change = 'delete' | 'ttl' | 'keep';
@@ -94,7 +101,7 @@ export class DynamoDbSegmentLife implements SegmentLifecycle {
     others: readonly TransactWriteItem[],
   ): Promise<boolean> {
     const hasNone = segment.archive === undefined;
-    const same = sameAttributes(encodeSegment(segment), hasNone ? ['L'] : ['L', 'A', 'H']);
+    const same = sameAttributes(encodeSegment(segment), [...LAST_SNAPSHOT_NAMES, ...(hasNone ? [] : ['A', 'H'])]);
     const update = {
       TableName: this.segmentTable,
       Key: segmentKey(segment.log, segment.segment),
