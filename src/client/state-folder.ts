@@ -18,9 +18,8 @@ import { type BadEntry, type OnBadEntry, untilBadEntry } from '../snapshot/bad-e
 import { foldEntries, toFoldEntry } from '../snapshot/fold.ts';
 import { otherReducer, type Root } from '../snapshot/root.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
-import { Draft } from '../state/draft.ts';
+import { appliedMutation, Draft } from '../state/draft.ts';
 import { FrozenState } from '../state/frozen-state.ts';
-import { appliedMutation } from '../state/mutations.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { type State, unsavedStateBytes } from '../state/state.ts';
 import type { NodeStore } from '../tree/node-store.ts';

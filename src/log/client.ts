@@ -6,7 +6,7 @@ import { type AddedEntries, type AppendOptions, append, checkAppendOptions } fro
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { loadBody } from './body.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { type CompletedSnapshot, type Entry, type EntryHead, RESERVED_TYPES } from './entry.ts';
+import { type Entry, type EntryHead, RESERVED_TYPES } from './entry.ts';
 import { saveFile } from './file.ts';
 import { creationTime, type DraftedEntry, draftEntries, type NewEntry, snapshotEntry } from './new-entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
@@ -20,17 +20,14 @@ export type { NewEntry } from './new-entry.ts';
 export type { NewSegment } from './new-segment.ts';
 export type { QueryAnswer, QueryRange } from './query.ts';
 
-export interface AddedEntry {
+/** One new entry; the rest is as in {@link AddedEntries}. */
+export interface AddedEntry extends Pick<AddedEntries, 'snapshotEntry' | 'lastSnapshot'> {
   readonly position: Position;
   /**
    * The count of the application's entries up to and including this one; Snapshot entries do not
    * count. Absent if the log's entries have no numbers.
    */
   readonly number?: number;
-  /** Position of the Snapshot entry of `snapshotBefore`, directly before the entry. */
-  readonly snapshotEntry?: Position;
-  /** The newest complete snapshot, if it is newer than the snapshot that the client named. */
-  readonly lastSnapshot?: CompletedSnapshot;
 }
 
 /** The creation time of new entries. */

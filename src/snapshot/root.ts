@@ -1,7 +1,6 @@
 import { fromHex, toHex } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
-import type { ChunkId, ChunkPlatform } from '../codec/chunk.ts';
-import { chunkId, MAX_CHUNK_BYTES, packChunk, unpackChunk } from '../codec/chunk.ts';
+import { type ChunkId, type ChunkPlatform, chunkId, MAX_CHUNK_BYTES, packChunk, unpackChunk } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import { isObject, type Value, type ValueObject } from '../codec/value.ts';
 import {
@@ -19,8 +18,7 @@ import type { Fingerprint } from '../log/meaning.ts';
 import { hashFlushedState, isStateFlushed, type State, stateTops } from '../state/state.ts';
 import { type BufferedTree, mapTops } from '../tree/buffered-tree.ts';
 import type { KeyKind } from '../tree/key.ts';
-import { decodeNode, encodeNode, isLeaf } from '../tree/node.ts';
-import { emptyTree, type Tree, treeCount } from '../tree/tree.ts';
+import { decodeNode, emptyTree, encodeNode, isLeaf, type Tree, treeCount } from '../tree/node.ts';
 
 /** Version of the root's format. Readers refuse other versions. */
 const ROOT_FORMAT = 1;

@@ -3,9 +3,9 @@ import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
 import { type BufferedTree, getMerged, mergedItems, mergedKeys, mergedValues } from '../tree/buffered-tree.ts';
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { type KeySet, keysInSet } from '../tree/key-set.ts';
+import { treeCount, treeWeight } from '../tree/node.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
 import { itemAtOffset, type KeyRange, type MapItem, type RangeRead, type WeighedItem } from '../tree/read.ts';
-import { treeCount, treeWeight } from '../tree/tree.ts';
 import type { DraftUse } from './draft-use.ts';
 import type { EditedMap, MapUse } from './edited-map.ts';
 

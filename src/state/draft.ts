@@ -1,5 +1,6 @@
 import { StateUnsupportedError } from '../errors.ts';
-import { type BufferedTree, emptyBufferedTree } from '../tree/buffered-tree.ts';
+import type { ClientMutation } from '../log/entry.ts';
+import { type BufferedTree, emptyBufferedTree, getMerged } from '../tree/buffered-tree.ts';
 import type { EditOptions } from '../tree/edit.ts';
 import { describeKey, type KeyKind, MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -161,4 +162,24 @@ function checkKind(kind: unknown): void {
   throw new StateUnsupportedError(`${describeKey(kind)} is not a kind of keys`, {
     advice: "Correct the reducer so that it uses 'number' or 'string', raise its version, and deploy it",
   });
+}
+
+/**
+ * The highest mutation of a client that a state has applied; 0 if there is none. A client that
+ * continues after a crash appends only higher ones. Fetches one leaf at most.
+ */
+export async function appliedMutation(store: NodeStore, state: State, client: string): Promise<number> {
+  const map = state.maps.get(MUTATIONS_MAP);
+  return Number((map && (await getMerged(store, map, client))) ?? 0);
+}
+
+/**
+ * Records a mutation as applied, unless the draft has applied this or a later mutation of the
+ * client.
+ * @returns whether the entry with the mutation takes effect
+ */
+export async function applyMutation({ mutations }: Draft, { client, mutation }: ClientMutation): Promise<boolean> {
+  if (mutation <= Number((await mutations.get(client)) ?? 0)) return false;
+  mutations.put(client, mutation);
+  return true;
 }

@@ -3,10 +3,9 @@ import { EditBatch } from '../tree/batch.ts';
 import { type BufferedTree, emptyBufferedTree, mapTops, mergedItems } from '../tree/buffered-tree.ts';
 import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { KeyKind } from '../tree/key.ts';
-import { unsavedBytes } from '../tree/node.ts';
+import { type Tree, treeCount, treeWeight, unsavedBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { removeSets } from '../tree/range-delete.ts';
-import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { type ApplyOptions, applyEdits, flush } from '../tree/write-buffer.ts';
 import { HISTORY_MAP, MAX_HISTORY_KEY_LENGTH } from './state.ts';
 

@@ -5,9 +5,8 @@ import type { Value } from '../codec/value.ts';
 import { type BufferedTree, isFlushed, mapTops } from '../tree/buffered-tree.ts';
 import type { EditOptions } from '../tree/edit.ts';
 import { MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
-import { type Node, unsavedBytes } from '../tree/node.ts';
+import { type Node, treeId, unsavedBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { treeId } from '../tree/tree.ts';
 import { flush } from '../tree/write-buffer.ts';
 
 /**

@@ -3,7 +3,7 @@ import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
 import { type DifferentPlaces, diffPlaces, type LeafPlace } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
-import { itemWeight, type Leaf, type Node, valueBytes } from './node.ts';
+import { emptyTree, itemWeight, type Leaf, type Node, type Tree, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import {
   findItem,
@@ -15,7 +15,6 @@ import {
   READ_AHEAD,
   rangeSlices,
 } from './read.ts';
-import { emptyTree, type Tree } from './tree.ts';
 
 /**
  * A map as it is stored: a tree and a write buffer. The buffer holds edits until enough of them

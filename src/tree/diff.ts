@@ -1,10 +1,9 @@
 import { equalBytes } from '../codec/bytes.ts';
 import { at } from './array.ts';
 import type { Key } from './key.ts';
-import { isLeaf, itemWeight, type Leaf, NodeRef, valueBytes } from './node.ts';
+import { isLeaf, itemWeight, type Leaf, NodeRef, type Tree, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { inAdvance, READ_AHEAD } from './read.ts';
-import type { Tree } from './tree.ts';
 
 /** A version of a tree, and the store that has its nodes. */
 export interface StoredTree {

@@ -1,10 +1,9 @@
 import { at, float64At, keyAt, uint32At } from './array.ts';
 import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
-import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef } from './node.ts';
+import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef, type Tree } from './node.ts';
 import { type EmitNode, InnerBuilder, LeafBuilder, type NodeShape } from './node-builder.ts';
 import type { NodeStore } from './node-store.ts';
 import { LevelCursor, type NodePlace, READ_AHEAD } from './read.ts';
-import type { Tree } from './tree.ts';
 
 /** Changes to a map's items: ascending, unique keys. */
 export interface LeafEdits {

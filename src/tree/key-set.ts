@@ -1,9 +1,8 @@
 import { at, keyAt } from './array.ts';
 import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
-import { isLeaf } from './node.ts';
+import { isLeaf, type Tree } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { LevelCursor } from './read.ts';
-import type { Tree } from './tree.ts';
 
 /** The keys `from` up to but not including `to`. */
 export interface KeySpan {

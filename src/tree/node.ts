@@ -1,11 +1,11 @@
 import { ByteWriter, fromHex, toHex } from '../codec/bytes.ts';
 import { writeArrayHeader, writeInteger, writeValue } from '../codec/canonical.ts';
-import type { ChunkId } from '../codec/chunk.ts';
+import { type ChunkId, type ChunkPlatform, chunkId } from '../codec/chunk.ts';
 import { ByteReader, readArrayHeader, readValue, skipValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
 import { ChunkCorruptError } from '../errors.ts';
 import { keyAt } from './array.ts';
-import type { Key } from './key.ts';
+import type { Key, KeyKind } from './key.ts';
 
 /**
  * A node that holds items. Values stay encoded: an edit of a leaf copies bytes and decodes nothing.
@@ -305,4 +305,32 @@ export class NodeRef {
     this.#hash = fromHex(id);
     this.node = undefined;
   }
+}
+
+/**
+ * One map as an immutable tree. Later versions share its nodes. `top` is the highest node, in
+ * memory; undefined if the map is empty.
+ */
+export interface Tree {
+  readonly kind: KeyKind;
+  readonly top: Node | undefined;
+}
+
+export function emptyTree(kind: KeyKind): Tree {
+  return { kind, top: undefined };
+}
+
+/** Number of items. */
+export function treeCount(tree: Tree): number {
+  return tree.top?.count ?? 0;
+}
+
+/** The sum of the items' weights. */
+export function treeWeight(tree: Tree): number {
+  return tree.top?.weight ?? 0;
+}
+
+/** The id of a saved tree's top. Two maps have equal ids if and only if they are equal. */
+export function treeId(platform: ChunkPlatform, top: Node): ChunkId {
+  return chunkId(platform, encodeNode(top));
 }

@@ -4,10 +4,9 @@ import type { BufferedTree } from './buffered-tree.ts';
 import { EDITS_AT_ONCE, editTree, type LeafEdits, removeChildren } from './edit.ts';
 import { boundText, type Key, type KeyKind, lowerBound, numberInKey, sortedUnique } from './key.ts';
 import { type KeySet, type KeySpan, keysInSet, laterKey } from './key-set.ts';
-import { isLeaf } from './node.ts';
+import { isLeaf, type Tree } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { childIndex, LevelCursor } from './read.ts';
-import type { Tree } from './tree.ts';
 import { type ApplyOptions, applyEdits, flushSmall } from './write-buffer.ts';
 
 /** The keys from `from` up to but not including `to`, or those of them that `every` selects. */

@@ -5,9 +5,8 @@ import { decodeValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
 import { at, keyAt } from './array.ts';
 import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
-import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef, valueBytes } from './node.ts';
+import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef, type Tree, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import type { Tree } from './tree.ts';
 
 export interface MapItem {
   readonly key: Key;

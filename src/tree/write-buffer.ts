@@ -3,11 +3,10 @@ import { float64At, keyAt, NumberColumn, uint32At } from './array.ts';
 import { type BufferedTree, isFlushed, isTombstoneAt, TOMBSTONE, withoutBuffer } from './buffered-tree.ts';
 import { EDITS_AT_ONCE, type EditOptions, editTree, type LeafEdits } from './edit.ts';
 import { type Key, lowerBound } from './key.ts';
-import { isLeaf } from './node.ts';
+import { isLeaf, type Tree } from './node.ts';
 import { meanNodeBytes, type NodeShape, treeItemBytes } from './node-builder.ts';
 import type { NodeStore } from './node-store.ts';
 import { childIndex, type LeafSlice, LevelCursor, rangeSlices } from './read.ts';
-import type { Tree } from './tree.ts';
 
 /**
  * The share of a leaf that the edits of one snapshot typically change if they are scattered: 10,000

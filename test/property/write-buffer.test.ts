@@ -16,10 +16,9 @@ import {
 } from '../../src/tree/buffered-tree.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
-import { decodeNode, encodeNode } from '../../src/tree/node.ts';
+import { decodeNode, emptyTree, encodeNode, type Tree, treeCount, treeId } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { type RangeDelete, removeSets } from '../../src/tree/range-delete.ts';
-import { emptyTree, type Tree, treeCount, treeId } from '../../src/tree/tree.ts';
 import { bufferEdits, flush, flushThresholdBytes } from '../../src/tree/write-buffer.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { isInRange, rangeDelete } from '../support/models/range-deletes.ts';

@@ -473,7 +473,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'mutation-again',
     fault: 'a fold applies a mutation again that it has applied',
-    edits: [{ file: 'state/mutations.ts', from: 'if (mutation <= Number(', to: 'if (mutation < Number(' }],
+    edits: [{ file: 'state/draft.ts', from: 'if (mutation <= Number(', to: 'if (mutation < Number(' }],
   },
   {
     name: 'unread-root',

@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { bufferedEdits, flushDue, ITEMS_PER_BUFFERED_EDIT, MAX_BUFFER_CHUNKS } from '../../src/snapshot/root.ts';
 import type { State } from '../../src/state/state.ts';
-import type { Node } from '../../src/tree/node.ts';
-import { NodeRef } from '../../src/tree/node.ts';
-import type { Tree } from '../../src/tree/tree.ts';
+import { type Node, NodeRef, type Tree } from '../../src/tree/node.ts';
 
 interface Sizes {
   readonly items: number;

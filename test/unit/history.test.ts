@@ -9,7 +9,7 @@ import { importBody } from '../../src/state/spreadsheet/import.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { HISTORY_MAP, saveState } from '../../src/state/state.ts';
 import { type Key, MAX_STRING_KEY_LENGTH, numberText, readNumber } from '../../src/tree/key.ts';
-import { treeId } from '../../src/tree/tree.ts';
+import { treeId } from '../../src/tree/node.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { bothWays, historyOf } from '../support/history-log.ts';
 import { LiveLog } from '../support/live-logs.ts';

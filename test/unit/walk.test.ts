@@ -5,10 +5,9 @@ import type { Value } from '../../src/codec/value.ts';
 import { at } from '../../src/tree/array.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { editTree } from '../../src/tree/edit.ts';
-import { type Inner, isLeaf, type Node, NodeRef, valueBytes } from '../../src/tree/node.ts';
+import { emptyTree, type Inner, isLeaf, type Node, NodeRef, valueBytes } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { referencedId } from '../../src/tree/read.ts';
-import { emptyTree } from '../../src/tree/tree.ts';
 import { type ReachedChunk, walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 

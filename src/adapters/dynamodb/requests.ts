@@ -53,6 +53,9 @@ export interface DynamoDbRequestsOptions {
   readonly batchRetries?: RetryLimits;
 }
 
+/** Operations that use read units; all others use write units. */
+const READS: ReadonlySet<string> = new Set(['GetItem', 'Query', 'Scan', 'BatchGetItem']);
+
 const NOT_EXISTS = 'attribute_not_exists(S)';
 const BATCH_RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
 
@@ -98,8 +101,7 @@ export class DynamoDbRequests {
     const input = { TableName: table, Key: key, ConsistentRead: consistent, ReturnConsumedCapacity: 'TOTAL' } as const;
     const command = new GetItemCommand(input);
     exactAnswer(command, namesOfTables([table]));
-    const output = await this.#send([table], () => this.#client.send(command));
-    this.#count('GetItem', 'read', [output.ConsumedCapacity]);
+    const output = await this.#metered('GetItem', [table], () => this.#client.send(command));
     return output.Item;
   }
 
@@ -151,8 +153,7 @@ export class DynamoDbRequests {
     do {
       const command = new ScanCommand({ ...input, ExclusiveStartKey: start, ReturnConsumedCapacity: 'TOTAL' });
       const page = pageReader(command, decoder);
-      const output = await this.#send([input.TableName], () => this.#client.send(command));
-      this.#count('Scan', 'read', [output.ConsumedCapacity]);
+      const output = await this.#metered('Scan', [input.TableName], () => this.#client.send(command));
       yield page(output);
       start = output.LastEvaluatedKey;
     } while (start !== undefined);
@@ -194,8 +195,7 @@ export class DynamoDbRequests {
     }
     const command = new PutItemCommand({ ...put, ReturnConsumedCapacity: 'TOTAL' });
     exactAnswer(command, namesOfTables([put.TableName]));
-    const output = await this.#send([put.TableName], () => this.#client.send(command));
-    this.#count('PutItem', 'write', [output.ConsumedCapacity]);
+    await this.#metered('PutItem', [put.TableName], () => this.#client.send(command));
   }
 
   /** @returns whether the condition held */
@@ -203,8 +203,7 @@ export class DynamoDbRequests {
     const command = new UpdateItemCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
     exactAnswer(command, namesOfTables([input.TableName]));
     return this.#ifConditionsHold(async () => {
-      const output = await this.#send([input.TableName], () => this.#client.send(command));
-      this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
+      await this.#metered('UpdateItem', [input.TableName], () => this.#client.send(command));
     });
   }
 
@@ -222,8 +221,7 @@ export class DynamoDbRequests {
     });
     exactAnswer(command, namesOfTables([input.TableName]));
     try {
-      const output = await this.#send([input.TableName], () => this.#client.send(command));
-      this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
+      const output = await this.#metered('UpdateItem', [input.TableName], () => this.#client.send(command));
       return output.Attributes ?? {};
     } catch (error) {
       if (conditionFailed(error)) return existingItems(error)[0] ?? {};
@@ -254,8 +252,7 @@ export class DynamoDbRequests {
     const tables = [...new Set(names)];
     const command = new TransactWriteItemsCommand({ TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' });
     exactAnswer(command, namesOfTables(tables));
-    const output = await this.#send(tables, () => this.#client.send(command));
-    this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
+    await this.#metered('TransactWriteItems', tables, () => this.#client.send(command));
   }
 
   /**
@@ -270,8 +267,7 @@ export class DynamoDbRequests {
       if (left.length === 0) return;
       const command = new BatchWriteItemCommand({ RequestItems: { [table]: left }, ReturnConsumedCapacity: 'TOTAL' });
       exactAnswer(command, namesOfTables([table]));
-      const output = await this.#send([table], () => this.#client.send(command));
-      this.#count('BatchWriteItem', 'write', output.ConsumedCapacity ?? []);
+      const output = await this.#metered('BatchWriteItem', [table], () => this.#client.send(command));
       left = output.UnprocessedItems?.[table] ?? [];
       if (left.length > 0) throw new UnprocessedError(`DynamoDB left ${left.length} items unprocessed`);
     });
@@ -292,8 +288,7 @@ export class DynamoDbRequests {
       const RequestItems = { [table]: { Keys: left, ConsistentRead: true } };
       const command = new BatchGetItemCommand({ RequestItems, ReturnConsumedCapacity: 'TOTAL' });
       exactAnswer(command, namesOfTables([table]));
-      const output = await this.#send([table], () => this.#client.send(command));
-      this.#count('BatchGetItem', 'read', output.ConsumedCapacity ?? []);
+      const output = await this.#metered('BatchGetItem', [table], () => this.#client.send(command));
       items.push(...(output.Responses?.[table] ?? []));
       left = output.UnprocessedKeys?.[table]?.Keys ?? [];
       if (left.length > 0) throw new UnprocessedError(`DynamoDB left ${left.length} keys unprocessed`);
@@ -325,22 +320,23 @@ export class DynamoDbRequests {
   ): Promise<{ readonly page: ItemPage<T>; readonly next: QueryCommandOutput['LastEvaluatedKey'] }> {
     const command = new QueryCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
     const page = pageReader(command, decoder);
-    const output = await this.#send([input.TableName], () => this.#client.send(command));
-    this.#count('Query', 'read', [output.ConsumedCapacity]);
+    const output = await this.#metered('Query', [input.TableName], () => this.#client.send(command));
     return { page: page(output), next: output.LastEvaluatedKey };
   }
 
-  async #send<T>(tables: readonly string[], request: () => Promise<T>): Promise<T> {
-    try {
-      return await request();
-    } catch (error) {
+  /** Sends one request, translates its error, and reports the request units of its answer. */
+  async #metered<T extends { readonly ConsumedCapacity?: ConsumedCapacity | ConsumedCapacity[] | undefined }>(
+    op: string,
+    tables: readonly string[],
+    request: () => Promise<T>,
+  ): Promise<T> {
+    const output = await request().catch((error: unknown) => {
       throw translateDynamoDbError(error, tables);
-    }
-  }
-
-  #count(op: string, kind: 'read' | 'write', consumed: readonly (ConsumedCapacity | undefined)[]): void {
-    const units = consumed.reduce((sum, table) => sum + (table?.CapacityUnits ?? 0), 0);
-    this.#meter?.(op, kind === 'read' ? { readUnits: units, writeUnits: 0 } : { readUnits: 0, writeUnits: units });
+    });
+    const consumed = [output.ConsumedCapacity ?? []].flat();
+    const units = consumed.reduce((sum, table) => sum + (table.CapacityUnits ?? 0), 0);
+    this.#meter?.(op, READS.has(op) ? { readUnits: units, writeUnits: 0 } : { readUnits: 0, writeUnits: units });
+    return output;
   }
 }
 

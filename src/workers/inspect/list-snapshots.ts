@@ -7,7 +7,7 @@ import { decodeEntry, decodeEntryHead } from '../../log/item-codec.ts';
 import { queryLast, queryNewestSegments } from '../../log/newest.ts';
 import { bufferedEdits, type ReducerId } from '../../snapshot/root.ts';
 import { loadRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
-import { treeCount } from '../../tree/tree.ts';
+import { treeCount } from '../../tree/node.ts';
 import { readRecords } from '../gc/collection-record.ts';
 import { keepsRoot } from '../gc/kept-roots.ts';
 
