@@ -5,8 +5,7 @@ import { ReservedTypes } from '../src/log/entry.ts';
 import { MAPPED_TYPES } from '../src/log/schedule.ts';
 import { describeValues, numberIn } from '../src/log/settings.ts';
 import { mappedDivisionOf } from '../src/mapping/mapped-division.ts';
-import { readMapping } from '../src/mapping/ready-made.ts';
-import type { SchemaMapping } from '../src/mapping/schema-mapping.ts';
+import { readMapping, type SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import { checkPolicy, RETENTION, type RetentionPolicy } from '../src/retention/retention-policy.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;

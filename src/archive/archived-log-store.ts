@@ -7,8 +7,8 @@ import { decodeEntryHead } from '../log/item-codec.ts';
 import type { Consistency, LogReader, RangeOptions, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
 import type { Meaning } from '../log/meaning.ts';
 import type { Segment } from '../log/segment.ts';
+import { RecentFrames } from './frame-lines.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
-import { RecentFrames } from './recent-frames.ts';
 
 const OPEN_ARCHIVES = 8;
 

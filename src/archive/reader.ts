@@ -9,11 +9,10 @@ import { makerOf, type StoredMeaning } from '../log/meaning.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import { type ArchiveIndex, decodeArchiveIndex, MAX_FRAME_BYTES, skippableContent } from './archive-index.ts';
-import { entryLines, FrameLines, itemLines, type LineDecoder } from './frame-lines.ts';
-import type { StoredFrame } from './frame-list.ts';
+import { entryLines, FrameLines, itemLines, type LineDecoder, RecentFrames } from './frame-lines.ts';
 import { decodeItemLine, encodeItemLine } from './item-line.ts';
-import { RecentFrames } from './recent-frames.ts';
 import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
+import type { StoredFrame } from './writer.ts';
 
 /**
  * Bytes of the first read. They contain index and seek table of an archive of about 1,500 frames.

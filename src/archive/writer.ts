@@ -3,10 +3,11 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { EntryGapError, TooLargeError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { StoredItem } from '../log/attribute.ts';
+import { HASH_BYTES } from '../log/item-codec.ts';
 import type { Fingerprint } from '../log/meaning.ts';
-import { MAX_FRAME_BYTES } from './archive-index.ts';
-import { FrameList, type WrittenArchive } from './frame-list.ts';
+import { type ArchiveIndex, encodeArchiveIndex, MAX_FRAME_BYTES, skippableFrame } from './archive-index.ts';
 import { encodeItemLine } from './item-line.ts';
+import { encodeSeekTable, type SeekEntry } from './seek-table.ts';
 
 /** A frame ends when it has this many bytes before compression. */
 export const FRAME_BYTES = 1_000_000;
@@ -123,4 +124,58 @@ function gap(
     entry,
     advice: 'No archive was written. Restore the entry from a backup of the table',
   });
+}
+
+/** A compressed frame of lines. */
+export interface StoredFrame {
+  /** The number of its first entry. */
+  readonly first: number;
+  /** Its bytes as the object holds them. */
+  readonly stored: Uint8Array;
+  /** Length before compression, in bytes. */
+  readonly content: number;
+  /** SHA-256 of the bytes before compression. */
+  readonly hash: Uint8Array;
+}
+
+/** Facts about a written archive. */
+export interface WrittenArchive {
+  /** SHA-256 of the index, which verifies every byte of every line. */
+  readonly hash: Uint8Array;
+  readonly entries: number;
+  /** Uncompressed size of all lines. */
+  readonly bytes: number;
+  /** Size of the object, in bytes. */
+  readonly stored: number;
+  readonly frames: number;
+}
+
+/** Collects the facts about frames that the end of an archive states. */
+export class FrameList {
+  readonly #table: SeekEntry[] = [];
+  readonly #hashes = new ByteWriter(HASH_BYTES);
+  readonly #firsts: number[] = [];
+
+  /** Appends a frame; call in the order of the object's frames. */
+  add({ first, stored, content, hash }: StoredFrame): void {
+    this.#table.push({ stored: stored.length, content });
+    this.#hashes.append(hash);
+    this.#firsts.push(first);
+  }
+
+  /** The end of the object: the index, then the seek table. Called once, after the last frame. */
+  *end(
+    platform: ChunkPlatform,
+    of: Pick<ArchiveIndex, 'log' | 'segment' | 'entries' | 'mapping'>,
+  ): Generator<Uint8Array, WrittenArchive> {
+    const bytes = this.#table.reduce((sum, { content }) => sum + content, 0);
+    const index = encodeArchiveIndex({ ...of, bytes, firsts: this.#firsts, hashes: this.#hashes.take() });
+    const indexFrame = skippableFrame(index);
+    yield indexFrame;
+    const table = [...this.#table, { stored: indexFrame.length, content: 0 }];
+    const seekTable = encodeSeekTable(table);
+    yield seekTable;
+    const stored = table.reduce((sum, frame) => sum + frame.stored, seekTable.length);
+    return { hash: platform.sha256(index), entries: of.entries, bytes, stored, frames: this.#firsts.length };
+  }
 }

@@ -5,8 +5,7 @@ import { LogReadOnlyError, MappingInvalidError, textOf, UsageError } from '../er
 import { FEED_LOG } from '../feed/feed-log.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { parseMappedLog } from '../mapping/key-pattern.ts';
-import { isMappingName, MAPPING_NAMES, readMapping } from '../mapping/ready-made.ts';
-import type { SchemaMapping } from '../mapping/schema-mapping.ts';
+import { isMappingName, MAPPING_NAMES, readMapping, type SchemaMapping } from '../mapping/schema-mapping.ts';
 import { Setting } from './settings.ts';
 
 /** The option with the schema mapping of the application's table. */

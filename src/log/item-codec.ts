@@ -149,7 +149,7 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 /**
  * Encodes a segment as an item: `S` log id, `N` number, `C` created, and optionally `L` Last
  * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries. A
- * segment of a mapped log has a schedule: `F` first item, `K` items, `J` items for each Snapshot
+ * segment of a scheduled log has a schedule: `F` first item, `K` items, `J` items for each Snapshot
  * entry.
  */
 export function encodeSegment(segment: Segment): Item {
@@ -219,7 +219,7 @@ export function expiryAttributes(expiry: Expiry): { readonly G: { N: string }; r
   return expiry.state === 'expired' ? { G, D: { N: String(expiry.entries) } } : { G };
 }
 
-/** The attributes that state the schedule of a segment of a mapped log. */
+/** The attributes that state the schedule of a segment of a scheduled log. */
 function scheduleAttributes({ first, items, snapshotEvery }: Schedule): {
   readonly F: { N: string };
   readonly K: { N: string };
@@ -262,7 +262,7 @@ function readExpiry(reader: ItemReader): Expiry | undefined {
   return { state: 'expired', at, entries };
 }
 
-/** The most items of a segment of a mapped log, so that its virtual entries have numbers too. */
+/** The most items of a segment of a scheduled log, so that its virtual entries have numbers too. */
 const MAX_SEGMENT_ITEMS = Math.floor(MAX_NUMBER / 2);
 
 /** An item without any of the three attributes belongs to a log of logfold's own schema. */

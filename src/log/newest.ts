@@ -96,8 +96,8 @@ const OLDER_SEGMENTS = 16;
 /**
  * The newest complete snapshot of a log; undefined if there is none. Takes no request if one of the
  * two newest segments has one, or the log is in logfold's own schema: such a log starts no segment
- * before the previous one has a snapshot. The application starts the segments of a mapped log, so
- * its newest snapshot may be further back.
+ * before the previous one has a snapshot. The application starts the segments of a scheduled log,
+ * so its newest snapshot may be further back.
  * @param segments the two newest segments, newest first
  */
 export async function queryLastSnapshot(

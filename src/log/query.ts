@@ -186,8 +186,8 @@ async function rootAt(store: LogReader, log: LogId, position: Position): Promise
 export interface TailStart {
   readonly segments: NewestSegments;
   /**
-   * Undefined if the log has no complete snapshot; only a mapped log then has many segments. Also
-   * if another program wrote the archives or pointers of the two newest segments.
+   * Undefined if the log has no complete snapshot; only a scheduled log then has many segments.
+   * Also if another program wrote the archives or pointers of the two newest segments.
    */
   readonly snapshot: Position | undefined;
 }
@@ -197,7 +197,7 @@ type NewestSegments = readonly [Segment, ...Segment[]];
 
 /**
  * Finds the newest complete snapshot of a log in one query, or a few more if the snapshots of a
- * mapped log lag.
+ * scheduled log lag.
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot, the log
  * is in logfold's own schema, and no other program wrote where logfold writes. Such a log is

@@ -121,7 +121,7 @@ interface Rest {
   readonly most: number;
 }
 
-/** A missing item of a mapped log takes the virtual entry after it with it. */
+/** A missing item of a scheduled log takes the virtual entry after it with it. */
 const LOST_TOGETHER = 2;
 
 const CLOSED: Rest = { mayBeOpen: false, isFresh: true, most: Number.POSITIVE_INFINITY };

@@ -50,8 +50,8 @@ export type ScheduledEntry =
   | { readonly kind: 'snapshot' | 'end segment'; readonly items: number };
 
 /**
- * The types of the virtual entries of mapped logs. No application uses them, so that they hide none
- * of its items.
+ * The types of the virtual entries of scheduled logs. No application uses them, so that they hide
+ * none of its items.
  */
 export const MAPPED_TYPES = new ReservedTypes({ snapshot: 'logfold Snapshot', endSegment: 'logfold End Segment' });
 

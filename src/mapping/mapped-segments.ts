@@ -101,15 +101,20 @@ export class MappedSegments {
     const newest = await this.#items.newest(log, END, consistency);
     const known = record ?? (await this.#record(log, segment, CONSISTENT));
     if (known !== undefined) return (await this.#isVisible(known, newest)) ? known : undefined;
+    const later = await this.#later(log, segment);
+    if (later === undefined) return undefined;
+    if ('log' in later) return (await this.#isVisible(later, newest)) ? later : undefined;
+    return hasBegun(later.schedule, countOf(newest)) ? this.#inferredSegment(log, later, newest) : undefined;
+  }
+
+  /**
+   * A segment that an earlier read did not show: as another process has recorded it since, or with
+   * the schedule that it has without a record. Undefined if the log is not registered.
+   */
+  async #later(log: LogId, segment: number): Promise<MappedSegment | PlannedSegment | undefined> {
     const [last] = await this.#records(log, 1, CONSISTENT);
-    if (last === undefined) return undefined;
-    if (last.segment >= segment) {
-      // Another process recorded it just now, at the latest.
-      const recorded = await this.#record(log, segment, CONSISTENT);
-      return recorded !== undefined && (await this.#isVisible(recorded, newest)) ? recorded : undefined;
-    }
-    const schedule = laterSchedule(last, segment);
-    return hasBegun(schedule, countOf(newest)) ? this.#inferredSegment(log, { segment, schedule }, newest) : undefined;
+    if (last === undefined || last.segment >= segment) return last && this.#record(log, segment, CONSISTENT);
+    return { segment, schedule: laterSchedule(last, segment) };
   }
 
   /**
@@ -149,13 +154,9 @@ export class MappedSegments {
     if (known !== undefined) return known;
     if ((await this.#record(log, segment, EVENTUAL)) !== undefined) return this.#known.get(nameOf(log, segment));
     const newest = await this.#items.newest(log, END, consistency);
-    const [last] = await this.#records(log, 1, CONSISTENT);
-    if (last === undefined) return undefined;
-    if (last.segment >= segment) {
-      await this.#record(log, segment, CONSISTENT);
-      return this.#known.get(nameOf(log, segment));
-    }
-    const schedule = laterSchedule(last, segment);
+    const later = await this.#later(log, segment);
+    if (later === undefined || 'log' in later) return this.#known.get(nameOf(log, segment));
+    const { schedule } = later;
     const count = countOf(newest);
     if (!hasBegun(schedule, count)) return undefined;
     const inferred = { schedule, created: undefined, isFinal: count > schedule.first };

@@ -2,8 +2,14 @@ import { ItemInvalidError, MappingInvalidError } from '../errors.ts';
 import { START } from '../ids/position.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { indexOfKey, logOfKey } from '../mapping/key-pattern.ts';
-import { isMappingName, MAPPING_NAMES, readMapping } from '../mapping/ready-made.ts';
-import { type MappingDocument, parseMapping, type SchemaMapping } from '../mapping/schema-mapping.ts';
+import {
+  isMappingName,
+  MAPPING_NAMES,
+  type MappingDocument,
+  parseMapping,
+  readMapping,
+  type SchemaMapping,
+} from '../mapping/schema-mapping.ts';
 import { toEntryItem } from '../mapping/translate.ts';
 import { type AttributeRoles, attributeRoles } from './attribute-roles.ts';
 import { describeSort, type ItemKind, itemKinds } from './item-kinds.ts';

@@ -145,7 +145,7 @@ function keptUntil(segments: readonly Segment[], at: number, { keepSegments, kee
 
 /**
  * Whether the next segment has a complete snapshot, which contains all entries of this one. In a
- * mapped log, the snapshot may also be in a later segment.
+ * scheduled log, the snapshot may also be in a later segment.
  * @param newest the newest complete snapshot of the log, as far as it is known
  */
 export function isCovered({ segment }: Segment, next: Segment | undefined, newest?: Position): boolean {
@@ -156,7 +156,7 @@ export function isCovered({ segment }: Segment, next: Segment | undefined, newes
 }
 
 /**
- * Whether entries may expire without the newest item of a mapped log, from which its application
+ * Whether entries may expire without the newest item of a scheduled log, from which its application
  * may take the number of the next one. True for every other log, whose open segment has an entry.
  * @param after the next segments
  */

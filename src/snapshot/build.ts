@@ -253,7 +253,7 @@ interface FoldedEntries {
 }
 
 /**
- * The hash that a root states. In a mapped log, it checks that the last item is as it was before
+ * The hash that a root states. In a scheduled log, it checks that the last item is as it was before
  * the build read. Otherwise the state may be a mixture of two lives of the log.
  * @throws EntryNotFoundError if it is another one; a retry compares the base again
  */

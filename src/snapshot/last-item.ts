@@ -44,9 +44,9 @@ export async function readLastItem(stores: ItemStores, log: LogId, position: Pos
 }
 
 /**
- * The hash of the last entry before a position. In a mapped log this is the application's last item
- * as a fold reads it, otherwise the last entry without its body. Takes one request, or two at the
- * beginning of a segment.
+ * The hash of the last entry before a position. In a scheduled log this is the application's last
+ * item as a fold reads it, otherwise the last entry without its body. Takes one request, or two at
+ * the beginning of a segment.
  * @returns undefined if the entry is missing
  */
 export async function lastItemHash(

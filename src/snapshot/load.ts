@@ -80,14 +80,14 @@ type LoadedUpTo = Omit<Loaded, 'badEntry'>;
  * gone, the load starts again from Last Snapshot of a segment.
  *
  * Without `at` it takes two queries, if the root is inline and the later entries fit into a page:
- * one for the segments, and one for the entries, the first of which carries the root. In a mapped
- * log it takes one more, or two at the beginning of a segment: it reads the last item in the
- * snapshot again, while it folds the later ones.
+ * one for the segments, and one for the entries, the first of which carries the root. In a
+ * scheduled log it takes one more, or two at the beginning of a segment: it reads the last item in
+ * the snapshot again, while it folds the later ones.
  *
  * If another reducer or another version made the snapshot, it folds the log from its beginning.
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
- * @throws SourceChangedError if the last item in the snapshot of a mapped log has changed
+ * @throws SourceChangedError if the last item in the snapshot of a scheduled log has changed
  * @throws EntryGapError, and any error that stops a log
  * @throws UsageError if `onBadEntry` is another text
  */

@@ -41,7 +41,7 @@ export interface Root {
    */
   readonly mapping?: Fingerprint | undefined;
   /**
-   * The hash of the last item that it folds, see `lastItemHash`; only in mapped logs and in
+   * The hash of the last item that it folds, see `lastItemHash`; only in scheduled logs and in
    * progress. Undefined in roots of older releases.
    */
   readonly lastItem?: Uint8Array | undefined;

@@ -6,8 +6,7 @@ import { toHex } from '../../src/codec/bytes.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
 import { endOf, entryAt } from '../../src/log/schedule.ts';
 import { fingerprintOf } from '../../src/mapping/meaning.ts';
-import { readMapping } from '../../src/mapping/ready-made.ts';
-import { parseMapping } from '../../src/mapping/schema-mapping.ts';
+import { parseMapping, readMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
 import { readGoldenBytes } from '../support/golden.ts';
 

@@ -1728,7 +1728,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/warm-process.test.ts',
     edits: [
       {
-        file: 'archive/recent-frames.ts',
+        file: 'archive/frame-lines.ts',
         from: '    reading.catch(() => this.#forget(frame));\n',
         to: '    reading.catch(() => undefined);\n',
       },

@@ -1,9 +1,8 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { type ArchiveIndex, encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
-import type { WrittenArchive } from '../../src/archive/frame-list.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { encodeSeekTable, type SeekEntry } from '../../src/archive/seek-table.ts';
-import { writeArchive } from '../../src/archive/writer.ts';
+import { type WrittenArchive, writeArchive } from '../../src/archive/writer.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';

@@ -5,7 +5,7 @@ import type { RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { readStop, writeStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { SWEEP_KEY } from '../../src/store/keys.ts';
-import { readAdoptNote, writeAdoptNote } from '../../src/workers/adopt/adopt-note.ts';
+import { readAdoptNote, writeAdoptNote } from '../../src/workers/adopt/adopt-logs.ts';
 import {
   readCollected,
   readCondemned,

@@ -13,8 +13,14 @@ import {
   sortKeyOf,
   streamFilterOf,
 } from '../../src/mapping/key-pattern.ts';
-import { isMappingName, MAPPING_NAMES, readMapping } from '../../src/mapping/ready-made.ts';
-import { type MappingDocument, parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
+import {
+  isMappingName,
+  MAPPING_NAMES,
+  type MappingDocument,
+  parseMapping,
+  readMapping,
+  type SchemaMapping,
+} from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
 import { passesFilter } from '../support/deployed/event-filter.ts';
 import { ORDERS_DOCUMENT } from '../support/orders.ts';

@@ -5,8 +5,7 @@ import { checkOptionNames } from '../../client/options.ts';
 import { UsageError } from '../../errors.ts';
 import { parseLogId } from '../../ids/log-id.ts';
 import { type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
-import { readMapping } from '../../mapping/ready-made.ts';
-import { type MappingDocument, parseMapping, type SchemaMapping } from '../../mapping/schema-mapping.ts';
+import { type MappingDocument, parseMapping, readMapping, type SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { nativePlatform } from './native.ts';
 import type { Deployment } from './open-stores.ts';
 

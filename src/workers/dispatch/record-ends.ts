@@ -22,14 +22,14 @@ export interface MappedEnds {
 /**
  * The newest end of each log with inserted entries among the records. Leaves out items of other
  * programs, and logs with an item that does not fit the mapping: the jobs of such a log report it.
- * @param mapped undefined if the records are those of logfold's own Entry table
+ * @param table undefined if the records are those of logfold's own Entry table
  */
 export async function endsOfRecords(
   records: readonly StreamRecord[],
-  mapped: MappedEnds | undefined,
+  table: MappedEnds | undefined,
 ): Promise<LogPosition[]> {
   const inserted = records.filter(({ eventName }) => eventName === 'INSERT');
-  return mapped === undefined ? endsOfKeys(inserted) : mappedEnds(inserted, mapped);
+  return table === undefined ? endsOfKeys(inserted) : mappedEnds(inserted, table);
 }
 
 function endsOfKeys(records: readonly StreamRecord[]): LogPosition[] {

@@ -48,11 +48,11 @@ export interface DivideDeps {
 
 export type DivideResult =
   /**
-   * A Snapshot entry was appended, alone or as the first entry of a new segment. In a mapped log it
-   * exists anyway, and only its snapshot is due.
+   * A Snapshot entry was appended, alone or as the first entry of a new segment. In a scheduled log
+   * it exists anyway, and only its snapshot is due.
    */
   | { readonly outcome: 'divided'; readonly position: Position; readonly startsSegment: boolean }
-  /** Segments of a mapped log were registered, and nothing else was due. */
+  /** Segments of a scheduled log were registered, and nothing else was due. */
   | { readonly outcome: 'registered'; readonly segments: number }
   | {
       readonly outcome: 'undivided';
@@ -63,7 +63,7 @@ export type DivideResult =
        */
       readonly reason: 'not due' | 'stopped' | 'uncovered' | 'busy';
     }
-  /** An item of a mapped log does not fit the mapping. */
+  /** An item of a scheduled log does not fit the mapping. */
   | Stopped;
 
 export function reportDivision(result: DivideResult): Report {
@@ -94,13 +94,13 @@ export function reportDivision(result: DivideResult): Report {
  * The entry has the current time. In a log of revisions, whose entries have the times of a stream's
  * records, it has the time of the newest entry, so that times do not go back.
  *
- * It registers the begun segments of a mapped log, and finds out whether the newest Snapshot entry
- * gets its snapshot.
+ * It registers the begun segments of a scheduled log, and finds out whether the newest Snapshot
+ * entry gets its snapshot.
  *
  * Takes two queries, and one request each for the stop note and the entry if something is due. Each
- * further try takes a query and a write. A mapped log takes about two more queries, and a write for
- * each new segment. An item that does not fit its mapping stops the log: otherwise every job would
- * fail, and none could report the item.
+ * further try takes a query and a write. A scheduled log takes about two more queries, and a write
+ * for each new segment. An item that does not fit its mapping stops the log: otherwise every job
+ * would fail, and none could report the item.
  * @throws LogNotFoundError if the log has no segment
  * @throws ItemInvalidError if the keys of an entry in logfold's own schema are malformed
  * @throws EntryExistsError if the newest segment has ended, but no segment follows
@@ -208,7 +208,7 @@ async function divideScheduled(
 }
 
 /**
- * Stops a mapped log whose item does not fit, or which ends before its Last Snapshot. Throws all
+ * Stops a scheduled log whose item does not fit, or which ends before its Last Snapshot. Throws all
  * other errors.
  */
 async function stopIfUnfit({ blobs, reducer, now }: DivideDeps, log: LogId, error: unknown): Promise<DivideResult> {

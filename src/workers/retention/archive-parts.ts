@@ -1,6 +1,6 @@
-import { FrameList, type StoredFrame, type WrittenArchive } from '../../archive/frame-list.ts';
 import { type Archive, openArchive } from '../../archive/reader.ts';
 import { sameEntry } from '../../archive/verify-archive.ts';
+import { FrameList, type StoredFrame, type WrittenArchive } from '../../archive/writer.ts';
 import { fromHex } from '../../codec/bytes.ts';
 import { ArchiveCorruptError, ArchiveMissingError, SegmentStateError, TimeUpError } from '../../errors.ts';
 import type { StoredItem } from '../../log/attribute.ts';

@@ -1,4 +1,4 @@
-import type { WrittenArchive } from '../../archive/frame-list.ts';
+import type { WrittenArchive } from '../../archive/writer.ts';
 import { toHex } from '../../codec/bytes.ts';
 import { SegmentStateError, TimeUpError } from '../../errors.ts';
 import type { StoredItem } from '../../log/attribute.ts';

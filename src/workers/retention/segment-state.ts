@@ -62,7 +62,7 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
   });
 }
 
-/** The newest complete snapshot of a mapped log, if the next segment has none. */
+/** The newest complete snapshot of a scheduled log, if the next segment has none. */
 async function newestOfMapped(
   tables: TableReader,
   { log, lastSnapshot, schedule }: Segment,
@@ -72,7 +72,7 @@ async function newestOfMapped(
 }
 
 /**
- * Requires that the newest item of a mapped log stays in the table when a segment expires.
+ * Requires that the newest item of a scheduled log stays in the table when a segment expires.
  * @throws SegmentStateError if no item is after the segment
  */
 export async function requireItemsAfter(tables: TableReader, segment: Segment): Promise<void> {

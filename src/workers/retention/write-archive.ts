@@ -1,7 +1,6 @@
-import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { openArchive } from '../../archive/reader.ts';
 import { verifyArchive } from '../../archive/verify-archive.ts';
-import { FRAME_BYTES, type PartOptions, writeArchive } from '../../archive/writer.ts';
+import { FRAME_BYTES, type PartOptions, type WrittenArchive, writeArchive } from '../../archive/writer.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';

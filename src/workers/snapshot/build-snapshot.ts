@@ -106,7 +106,7 @@ export interface SnapshotLag {
   /** Entries that were appended to its segment after it. */
   readonly entries: number;
   /**
-   * Time since the client wrote its entry, by the client's clock. Undefined if items of a mapped
+   * Time since the client wrote its entry, by the client's clock. Undefined if items of a scheduled
    * log have no time.
    */
   readonly seconds: number | undefined;

@@ -23,9 +23,9 @@ export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
 }
 
 /**
- * The snapshots to rebuild after a position, in order. In a mapped log these are the complete ones
- * and the newest: nothing asked for the others, and there may be one for every few items. Reads
- * each archive completely before entries of its segment are folded.
+ * The snapshots to rebuild after a position, in order. In a scheduled log these are the complete
+ * ones and the newest: nothing asked for the others, and there may be one for every few items.
+ * Reads each archive completely before entries of its segment are folded.
  * @param pass called for what another program wrote and the rebuild leaves alone
  */
 export async function* rebuildTargets(
@@ -74,7 +74,7 @@ export async function* rebuildTargets(
     }
     const newest = segment === segments.at(-1) ? entries.at(-1) : undefined;
     for (const entry of entries) {
-      // The state before the first item of a mapped log is empty.
+      // The state before the first item of a scheduled log is empty.
       const isNewest = entry === newest && comparePositions(entry.position, START) > 0;
       if (segment.schedule === undefined || entry.isAsked || isNewest) yield entry;
     }

@@ -26,7 +26,7 @@ export class DueDivision implements Finder {
   /** The entries before the first young one. */
   readonly #settled: TailCount;
   #sawYoung = false;
-  /** Whether a mapped log has a segment that is not registered. */
+  /** Whether a scheduled log has a segment that is not registered. */
   #sawEnd = false;
 
   constructor(swept: SweptLog, segment: Segment, options: DueDivisionOptions) {
@@ -75,18 +75,18 @@ export class DueDivision implements Finder {
   }
 
   /**
-   * Whether the newest Snapshot entry of a mapped log gets its snapshot. Counts young entries too,
-   * because it is the age of that Snapshot entry that matters.
+   * Whether the newest Snapshot entry of a scheduled log gets its snapshot. Counts young entries
+   * too, because it is the age of that Snapshot entry that matters.
    */
   get isVirtualDue(): boolean {
     return isVirtualDue(this.#options.division, this.#segment, this.#all, this.#options.now);
   }
 
   /**
-   * Since when a pending Snapshot entry waits for its snapshot, in epoch seconds. In a mapped log
-   * the entry may exist long before the policy's minutes are over.
+   * Since when a pending Snapshot entry waits for its snapshot, in epoch seconds. In a scheduled
+   * log the entry may exist long before the policy's minutes are over.
    * @param created its creation time
-   * @returns undefined if unknown, because the items of the mapped log have no time
+   * @returns undefined if unknown, because the items of the scheduled log have no time
    */
   waitsSince(created: number): number | undefined {
     const { segment, schedule } = this.#segment;
@@ -98,8 +98,8 @@ export class DueDivision implements Finder {
   }
 
   /**
-   * Whether the stream asks for snapshots of the log. In a mapped log nothing but the policy asks,
-   * and only sweeps look at its minutes.
+   * Whether the stream asks for snapshots of the log. In a scheduled log nothing but the policy
+   * asks, and only sweeps look at its minutes.
    */
   get isAskedByStream(): boolean {
     const { entries, bytes } = this.#options.division.snapshotEvery;

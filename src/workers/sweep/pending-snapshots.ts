@@ -50,7 +50,7 @@ const NO_WATCHERS: Watchers = { division: undefined, end: undefined };
 
 /**
  * Finds the Snapshot entries of a log, in order, that carry no root or come after Last Snapshot. In
- * a mapped log only the newest Snapshot entry counts, because nothing asked for the others, and
+ * a scheduled log only the newest Snapshot entry counts, because nothing asked for the others, and
  * only if the division policy makes its snapshot due. Reads only the type of other entries, so a
  * malformed one does no harm.
  *
@@ -105,7 +105,7 @@ export function pendingSnapshots(
         const entry = decodeEntry(item);
         const { position } = entry;
         if (schedule !== undefined) pending.length = 0;
-        // The state before the first item of a mapped log is empty.
+        // The state before the first item of a scheduled log is empty.
         if (schedule !== undefined && comparePositions(position, START) === 0) continue;
         const part = guardRoot(entry);
         if (part !== undefined) passOver(part);

@@ -93,8 +93,8 @@ export interface SweepResult {
   readonly missed: number;
   /**
    * Creation time of the oldest pending snapshot, however young, in epoch seconds by the client's
-   * clock; undefined if there is none. In a mapped log, it waits only after the
-   * policy's minutes are over. A mapped log whose items have no time does not count.
+   * clock; undefined if there is none. In a scheduled log, it waits only after the
+   * policy's minutes are over. A scheduled log whose items have no time does not count.
    */
   readonly oldest?: number | undefined;
   /**

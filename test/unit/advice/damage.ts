@@ -9,7 +9,7 @@ import { queryNewest } from '../../../src/log/newest.ts';
 import { readPolicies, writePolicy } from '../../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { ADOPT_KEY, collectedKey, condemnedKey, logPrefix, POLICIES_KEY, SWEEP_KEY } from '../../../src/store/keys.ts';
-import { readAdoptNote } from '../../../src/workers/adopt/adopt-note.ts';
+import { readAdoptNote } from '../../../src/workers/adopt/adopt-logs.ts';
 import { collectLog } from '../../../src/workers/gc/collect.ts';
 import { type ReplayRange, replay } from '../../../src/workers/inspect/replay.ts';
 import { verify } from '../../../src/workers/inspect/verify.ts';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import * as environment from '../../../handlers/environment.ts';
-import { MAPPING_NAMES } from '../../../src/mapping/ready-made.ts';
+import { MAPPING_NAMES } from '../../../src/mapping/schema-mapping.ts';
 import { DEFAULT_POLICY } from '../../../src/retention/retention-policy.ts';
 import {
   EXISTING,
