@@ -46,60 +46,55 @@ export function decodeItemLine(line: string): Item {
   } catch (cause) {
     throw new ArchiveCorruptError('a line is not JSON', { cause });
   }
-  return decodeItem(only(parsed, 'Item'));
-}
-
-function decodeItem(value: unknown): Item {
-  // `fromEntries` defines keys instead of assigning them, so `__proto__` works as a key.
-  return Object.fromEntries(Object.entries(record(value)).map(([name, item]) => [name, decodeAttribute(item)]));
-}
-
-function decodeAttribute(value: unknown): AttributeValue {
-  const [entry, ...others] = Object.entries(record(value));
-  if (entry === undefined || others.length > 0) throw malformed();
-  const [type, content] = entry;
-  if (type === 'S') return { S: text(content) };
-  if (type === 'N') return { N: text(content) };
-  if (type === 'B') return { B: binary(content) };
-  if (type === 'BOOL' && typeof content === 'boolean') return { BOOL: content };
-  if (type === 'NULL' && content === true) return { NULL: true };
-  if (type === 'M') return { M: decodeItem(content) };
-  if (type === 'L') return { L: list(content).map(decodeAttribute) };
-  if (type === 'SS') return { SS: list(content).map(text) };
-  if (type === 'NS') return { NS: list(content).map(text) };
-  if (type === 'BS') return { BS: list(content).map(binary) };
-  throw malformed();
-}
-
-function only(value: unknown, name: string): unknown {
-  const [entry, ...others] = Object.entries(record(value));
-  if (entry?.[0] !== name || others.length > 0) throw malformed();
-  return entry[1];
-}
-
-function record(value: unknown): object {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed();
-  return value;
-}
-
-function list(value: unknown): unknown[] {
-  if (!Array.isArray(value)) throw malformed();
-  return value;
-}
-
-function text(value: unknown): string {
-  if (typeof value !== 'string') throw malformed();
-  return value;
-}
-
-function binary(value: unknown): Uint8Array {
-  return fromBase64(text(value)) ?? fail();
-}
-
-function fail(): never {
-  throw malformed();
+  const [entry, ...others] = isRecord(parsed) ? Object.entries(parsed) : [];
+  if (entry?.[0] !== 'Item' || others.length > 0) throw malformed();
+  return decodeItemJson(entry[1], malformed);
 }
 
 function malformed(): ArchiveCorruptError {
   return new ArchiveCorruptError('a line is not an item in DynamoDB JSON');
+}
+
+/**
+ * Decodes an item in DynamoDB JSON. Binaries are in base64, and become bytes.
+ * @param invalid makes the error for a value that is not an item, or for an attribute, by its name,
+ * that has no type of DynamoDB
+ */
+export function decodeItemJson(value: unknown, invalid: (attribute?: string) => Error): Item {
+  if (!isRecord(value)) throw invalid();
+  // `fromEntries` defines keys instead of assigning them, so `__proto__` works as a key.
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, decodeAttribute(each, name, invalid)]));
+}
+
+function decodeAttribute(value: unknown, name: string, invalid: (attribute?: string) => Error): AttributeValue {
+  const [[type, content] = [], ...others] = isRecord(value) ? Object.entries(value) : [];
+  if (type === undefined || others.length > 0) throw invalid(name);
+  if (typeof content === 'string') {
+    if (type === 'S') return { S: content };
+    if (type === 'N') return { N: content };
+  }
+  if (type === 'BOOL' && typeof content === 'boolean') return { BOOL: content };
+  if (type === 'NULL' && content === true) return { NULL: true };
+  if (type === 'M' && isRecord(content)) return { M: decodeItemJson(content, invalid) };
+  const bytes = type === 'B' ? binary(content) : undefined;
+  if (bytes !== undefined) return { B: bytes };
+  if (!Array.isArray(content)) throw invalid(name);
+  if (type === 'L') return { L: content.map((each) => decodeAttribute(each, name, invalid)) };
+  if (type === 'SS' && content.every(isText)) return { SS: content };
+  if (type === 'NS' && content.every(isText)) return { NS: content };
+  const binaries = type === 'BS' ? content.map(binary) : [undefined];
+  if (binaries.every((each) => each !== undefined)) return { BS: binaries };
+  throw invalid(name);
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+function binary(value: unknown): Uint8Array | undefined {
+  return typeof value === 'string' ? fromBase64(value) : undefined;
 }

@@ -1,9 +1,9 @@
-import { fromBase64 } from '../codec/bytes.ts';
+import { decodeItemJson } from '../archive/item-line.ts';
 import { MessageInvalidError, printable } from '../errors.ts';
-import type { AttributeValue, Item } from '../log/attribute.ts';
+import type { Item } from '../log/attribute.ts';
 import type { ImageChange } from '../revisions/image-change.ts';
 import { streamLabel } from '../revisions/image-change.ts';
-import { fieldsOf, isJsonRecord } from './stream-function.ts';
+import { fieldsOf } from './stream-function.ts';
 
 /** DynamoDB deletes expired items in this name. */
 const TIME_TO_LIVE = { type: 'Service', principalId: 'dynamodb.amazonaws.com' };
@@ -81,69 +81,11 @@ function isTimeToLive(identity: unknown): boolean {
 }
 
 function itemFrom(image: unknown, sequence: string): Item {
-  if (!isMap(image)) throw lacks('an item in place of an image', sequence);
-  return Object.fromEntries(Object.entries(image).map(([name, each]) => [name, attributeFrom(each, name, sequence)]));
-}
-
-function attributeFrom(attribute: unknown, name: string, sequence: string): AttributeValue {
-  const [[type, content] = [], other] = Object.entries(fieldsOf(attribute));
-  const decoded = other === undefined && type !== undefined ? decode(type, content, name, sequence) : undefined;
-  if (decoded !== undefined) return decoded;
-  throw new MessageInvalidError(`attribute '${printable(name)}' of stream record ${sequence} has no type of DynamoDB`);
-}
-
-function decode(type: string, content: unknown, name: string, sequence: string): AttributeValue | undefined {
-  switch (type) {
-    case 'S':
-      return typeof content === 'string' ? { S: content } : undefined;
-    case 'N':
-      return typeof content === 'string' ? { N: content } : undefined;
-    case 'B': {
-      const bytes = bytesFrom(content);
-      return bytes && { B: bytes };
-    }
-    case 'BOOL':
-      return typeof content === 'boolean' ? { BOOL: content } : undefined;
-    case 'NULL':
-      return content === true ? { NULL: true } : undefined;
-    case 'L':
-      return Array.isArray(content) ? { L: content.map((each) => attributeFrom(each, name, sequence)) } : undefined;
-    case 'M':
-      return isMap(content) ? { M: itemFrom(content, sequence) } : undefined;
-    case 'SS': {
-      const texts = allOf(content, textFrom);
-      return texts && { SS: texts };
-    }
-    case 'NS': {
-      const numbers = allOf(content, textFrom);
-      return numbers && { NS: numbers };
-    }
-    case 'BS': {
-      const binaries = allOf(content, bytesFrom);
-      return binaries && { BS: binaries };
-    }
-    default:
-      return undefined;
-  }
-}
-
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return isJsonRecord(value) && !Array.isArray(value);
-}
-
-function textFrom(value: unknown): string | undefined {
-  return typeof value === 'string' ? value : undefined;
-}
-
-function bytesFrom(value: unknown): Uint8Array | undefined {
-  return typeof value === 'string' ? fromBase64(value) : undefined;
-}
-
-/** The members of a set; undefined if one of them does not decode. */
-function allOf<T>(values: unknown, decode: (value: unknown) => T | undefined): T[] | undefined {
-  if (!Array.isArray(values)) return undefined;
-  const decoded = values.map((value) => decode(value)).filter((value) => value !== undefined);
-  return decoded.length === values.length ? decoded : undefined;
+  return decodeItemJson(image, (name) =>
+    name === undefined
+      ? lacks('an item in place of an image', sequence)
+      : new MessageInvalidError(`attribute '${printable(name)}' of stream record ${sequence} has no type of DynamoDB`),
+  );
 }
 
 function lacks(part: string, sequence = 'without a number'): MessageInvalidError {

@@ -132,12 +132,7 @@ function fromLambdaAttribute(attribute: unknown): StoredAttribute {
 
 /** The fields of a value from outside; none if it is not an object. */
 export function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
-  return isJsonRecord(value) ? value : {};
-}
-
-/** Whether a value from outside is an object. */
-export function isJsonRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
+  return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
 function stringOf(value: unknown): string | undefined {

@@ -182,9 +182,6 @@ function shareOf(name: string): number {
   return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
 }
 
-/** An item or its keys, as in DynamoDB's API; binaries are Uint8Array. */
-export type StreamImage = StoredItem;
-
 /** One change of the Entry table, from a Lambda event or from the Streams API. */
 export interface StreamRecord {
   readonly eventId: string;
@@ -198,11 +195,11 @@ export interface StreamRecord {
   readonly createdMs?: number | undefined;
   /** Bytes of the record: of keys and item; undefined if unknown. */
   readonly bytes?: number | undefined;
-  readonly keys: StreamImage;
+  readonly keys: StoredItem;
   /** The item after the change; absent on REMOVE. */
-  readonly newImage?: StreamImage | undefined;
+  readonly newImage?: StoredItem | undefined;
   /** The item before the change, if the stream carries it; absent on INSERT. */
-  readonly oldImage?: StreamImage | undefined;
+  readonly oldImage?: StoredItem | undefined;
   /** Whether DynamoDB deleted the item because of its time to live. */
   readonly isExpiry?: boolean | undefined;
 }
