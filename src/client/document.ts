@@ -29,8 +29,9 @@ export interface DocumentDeps extends Omit<LogWriterDeps, 'wait'> {
 }
 
 const RELOAD_AFTER: ReloadLimits = { entries: 5_000, segments: 2 };
-/** Bounds of the wait before a pending entry is sent again, in milliseconds. */
-const [MIN_RESEND_MS, MAX_RESEND_MS] = [200, 30_000];
+/** Bounds of the wait before a pending entry is sent again. */
+const MIN_RESEND_MS = 200;
+const MAX_RESEND_MS = 30_000;
 
 /**
  * One log, opened by one client. Holds an immutable state, and moves on to the next one when the

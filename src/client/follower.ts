@@ -343,8 +343,9 @@ function stopped(log: LogId, { position, error }: BadEntry): DocumentStoppedErro
   );
 }
 
-/** Bounds of the wait between two searches for a newer snapshot, in milliseconds. */
-const [MIN_SEARCH_MS, MAX_SEARCH_MS] = [1_000, 30_000];
+/** Bounds of the wait between two searches for a newer snapshot. */
+const MIN_SEARCH_MS = 1_000;
+const MAX_SEARCH_MS = 30_000;
 
 /** Decides when a client looks for a newer snapshot: less and less often. */
 class SearchTimer {

@@ -35,7 +35,8 @@ const RETRY_MS = 5_000;
 /** How far the clocks of members may differ, in milliseconds. No lease counts that ends later. */
 const CLOCK_ERROR_MS = 5 * 60_000;
 /** The place is saved after this many items, or after this time in milliseconds. */
-const [SAVE_ITEMS, SAVE_MS] = [1_000, 5_000];
+const SAVE_ITEMS = 1_000;
+const SAVE_MS = 5_000;
 
 /** The member of a consumer group that works: it has the lease, and saves the place. */
 export class GroupMember {

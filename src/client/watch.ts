@@ -26,7 +26,8 @@ export interface WatchDeps {
 }
 
 /** How fast the interval grows while nothing changes, and after errors. */
-const [GROWTH, ERROR_GROWTH] = [1.5, 2];
+const GROWTH = 1.5;
+const ERROR_GROWTH = 2;
 /** A timer with a longer time runs out immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 

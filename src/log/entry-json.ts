@@ -45,7 +45,8 @@ const LETTERS = 26;
  * The first and the longest block. Each is twice as long as the previous one, since an entry that
  * is kept keeps its whole block in memory, and a client keeps thousands of answers with one entry.
  */
-const [FIRST_BLOCK_BYTES, BLOCK_BYTES] = [256, 32 * 1024];
+const FIRST_BLOCK_BYTES = 256;
+const BLOCK_BYTES = 32 * 1024;
 /** Longer binaries do not share memory. */
 const SHARED_BYTES = 4 * 1024;
 

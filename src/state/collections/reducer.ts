@@ -83,7 +83,8 @@ export const COLLECTIONS_ENTRY_VERSIONS = { Put: 1, Patch: 1, Delete: 1 } as con
 export type CollectionsEntryType = keyof typeof COLLECTIONS_ENTRY_VERSIONS;
 
 /** Limits of names and ids, in UTF-16 code units. */
-const [MAX_COLLECTION_LENGTH, MAX_ID_LENGTH] = [256, 512];
+const MAX_COLLECTION_LENGTH = 256;
+const MAX_ID_LENGTH = 512;
 
 export interface CollectionItemPlace {
   readonly collection: string;

@@ -7,8 +7,10 @@ import { ITEMS_ENTRY_VERSIONS, type ItemRevision, itemRevisionValue, parseItemEd
 
 /** The newest revision of each item, also of a deleted one, under the key of the item. */
 export const ITEMS_MAP = 'items';
-/** Names in the metadata record: the source table, and the time of the log's newest revision. */
-export const [TABLE_NAME, TIME_NAME] = ['table', 'time'] as const;
+/** The name of the source table in the metadata record. */
+const TABLE_NAME = 'table';
+/** The time of the log's newest revision. */
+const TIME_NAME = 'time';
 
 function itemsMap(draft: ReducerDraft): DraftMap {
   return draft.map(ITEMS_MAP, 'string', { buffers: true });
