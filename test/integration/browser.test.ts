@@ -16,8 +16,8 @@ const PAGE = { TextEncoder, TextDecoder, console, setTimeout, clearTimeout, perf
 
 const MAX_GZIPPED_BYTES = 200_000;
 
-function support(file: string): string {
-  return fileURLToPath(new URL(`../support/${file}`, import.meta.url));
+function program(file: string): string {
+  return fileURLToPath(new URL(`../programs/${file}`, import.meta.url));
 }
 
 test('a browser reads a snapshot that Node wrote', async () => {
@@ -29,7 +29,7 @@ test('a browser reads a snapshot that Node wrote', async () => {
   const root = encodeRoot(nativePlatform, { log: LOG, position, reducer: { name: 'spreadsheet', version: 1 }, state });
   expect(chunks.stored.size).toBeGreaterThan(1);
 
-  const { script } = await bundlePage(support('browser-reader.ts'), { globalName: 'reader' });
+  const { script } = await bundlePage(program('browser-reader.ts'), { globalName: 'reader' });
   const page = createContext({ ...PAGE, window: {}, self: {}, document: { currentScript: { src: '' } } });
   runInContext(script, page);
   const snapshot = {
@@ -43,8 +43,8 @@ test('a browser reads a snapshot that Node wrote', async () => {
 });
 
 test('the code of a page is small and has no module of Node', async () => {
-  const { script, modules } = await bundleFirstLoad(support('page.ts'), { external: ['zstd-codec'] });
-  const { script: whole } = await bundleFirstLoad(support('page.ts'));
+  const { script, modules } = await bundleFirstLoad(program('page.ts'), { external: ['zstd-codec'] });
+  const { script: whole } = await bundleFirstLoad(program('page.ts'));
   const [bytes, all] = [gzippedBytes(script), gzippedBytes(whole)];
   console.log(`The code of a page has ${bytes} bytes gzipped, and ${all} with Zstandard in WebAssembly.`);
   expect(bytes).toBeLessThan(MAX_GZIPPED_BYTES);

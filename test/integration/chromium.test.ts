@@ -9,14 +9,14 @@ import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import type { PageTask } from '../programs/page.ts';
 import { findChromium, openPage } from '../support/chromium.ts';
 import { newLogId } from '../support/logs.ts';
-import type { PageTask } from '../support/page.ts';
 import { bundlePage, type PageBundle } from '../support/page-bundle.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 import { type Handler, ObjectServer } from '../support/stores/object-server.ts';
 
-const PAGE = fileURLToPath(new URL('../support/page.ts', import.meta.url));
+const PAGE = fileURLToPath(new URL('../programs/page.ts', import.meta.url));
 const RECTANGLE = { rows: { from: 2_000, to: 2_050 }, columns: { from: 10, to: 30 } };
 const HTML =
   '<!doctype html><meta charset="utf-8"><title>logfold</title><script type="module" src="/page.js"></script>';

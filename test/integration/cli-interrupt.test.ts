@@ -95,9 +95,9 @@ class StallingProxy {
   }
 }
 
-const OLD_NODE = `--import=${new URL('../support/old-node.ts', import.meta.url).href}`;
-const NPX = `--import=${new URL('../support/npx.ts', import.meta.url).href}`;
-const CLAIM_TERMINAL = `--import=${new URL('../support/claim-terminal.ts', import.meta.url).href}`;
+const OLD_NODE = `--import=${new URL('../programs/old-node.ts', import.meta.url).href}`;
+const NPX = `--import=${new URL('../programs/npx.ts', import.meta.url).href}`;
+const CLAIM_TERMINAL = `--import=${new URL('../programs/claim-terminal.ts', import.meta.url).href}`;
 const HANDED_OVER = { NODE_OPTIONS: OLD_NODE };
 /**
  * Sequences that set a mode of the terminal: cursor, line wrap, screen. The mode outlives the

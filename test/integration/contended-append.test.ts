@@ -10,12 +10,12 @@ import { decodeEntryBody } from '../../src/log/body.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import type { ContendingTask } from '../support/contending-document.ts';
+import type { ContendingTask } from '../programs/contending-document.ts';
 import { startTestEngine } from '../support/stores/engine.ts';
 import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
-const PROGRAM = fileURLToPath(new URL('../support/contending-document.ts', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../programs/contending-document.ts', import.meta.url));
 const [DOCUMENTS, APPENDS] = [50, 20];
 
 /** A process with a document, and the lines that it prints. */

@@ -13,7 +13,7 @@ import { CliPlace, itemTexts } from '../support/cli-place.ts';
 import { Random } from '../support/models/random.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
-const DIE_AT_WRITE = new URL('../support/die-at-write.ts', import.meta.url).href;
+const DIE_AT_WRITE = new URL('../programs/die-at-write.ts', import.meta.url).href;
 /** The approximate time of a local request, in milliseconds. */
 const IN_FLIGHT_MS = 4;
 

@@ -5,13 +5,13 @@ import { expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import type { BuildTask } from '../support/build-memory.ts';
+import type { BuildTask } from '../programs/build-memory.ts';
 import { LOG, NOON } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { startTestEngine } from '../support/stores/engine.ts';
 
 const run = promisify(execFile);
-const BUILD_MEMORY = fileURLToPath(new URL('../support/build-memory.ts', import.meta.url));
+const BUILD_MEMORY = fileURLToPath(new URL('../programs/build-memory.ts', import.meta.url));
 
 /** The engine reads a whole segment for each page, so segments are short. */
 const SEGMENTS = 10;

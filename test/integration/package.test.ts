@@ -95,7 +95,7 @@ async function compile(directory: string, options: object): Promise<string> {
 
 /** The text of a module of `test/support`, which imports the package instead of its sources. */
 async function pageSource(name: string): Promise<string> {
-  const source = await readFile(join(ROOT, 'test/support', `${name}.ts`), 'utf8');
+  const source = await readFile(join(ROOT, 'test/programs', `${name}.ts`), 'utf8');
   return source.replace(/'\.\.[\w./]*\/(\w+)\.ts'/g, (_, entry) => `'logfold/${entry}'`.replace('/logfold', ''));
 }
 

@@ -1,7 +1,7 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { DynamoDBClient, paginateScan } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -9,6 +9,7 @@ import { SDK_RETRIES, sdkConfig } from '../../src/adapters/aws/sdk-config.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../../src/adapters/sqs/job-queue.ts';
+import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { AttemptsExhaustedError, LogfoldError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
@@ -18,15 +19,16 @@ import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { parseKey } from '../../src/store/keys.ts';
 import { route } from '../../src/workers/dispatch/route-stream-records.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
+import { type ReplayDeps, replay } from '../../src/workers/inspect/replay.ts';
 import { decodeJob, encodeJob } from '../../src/workers/jobs/job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type SweepOptions, sweep } from '../../src/workers/sweep/sweep.ts';
-import { SMALL_SHAPE } from '../support/chunks.ts';
+import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { FAULTS } from '../support/deployed/aws-faults.ts';
-import { type EndState, endState } from '../support/deployed/end-state.ts';
 import { always, atRandom, type Decide, FaultyHttp, firstOf } from '../support/deployed/faulty-http.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
@@ -34,6 +36,69 @@ import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 import { streamOf } from '../support/stores/interceptor.ts';
 import { testDeployment } from '../support/test-deployment.ts';
+
+/** Everything that is left of some logs, without parts that differ in each run. */
+interface EndState {
+  readonly entries: readonly string[];
+  /** All items of the Segment table, without the random part of archive keys. */
+  readonly segments: readonly string[];
+  /**
+   * SHA-256 of each object. Archives have keys without the random part, and collection notes are
+   * hashed without their times.
+   */
+  readonly objects: Readonly<Record<string, string>>;
+  /** Number of entries and state hash, for each log. */
+  readonly replayed: readonly string[];
+}
+
+/**
+ * @throws Error if a replay differs from the newest snapshot, or if a segment has more than one
+ * archive
+ */
+async function endState(from: {
+  readonly client: DynamoDBClient;
+  readonly entryTable: string;
+  readonly segmentTable: string;
+  readonly blobs: S3BlobStore;
+  readonly logs: readonly LogId[];
+  readonly deps: Omit<ReplayDeps, 'scratch'>;
+}): Promise<EndState> {
+  const objects: Record<string, string> = {};
+  for await (const { key } of from.blobs.list('')) {
+    const kind = parseKey(key)?.kind;
+    const name = withoutRandom(key);
+    if (name in objects) throw new Error(`two objects have the name ${name}`);
+    const bytes = (await from.blobs.get(key)) ?? new Uint8Array();
+    const hash = createHash('sha256').update(bytes).digest('hex');
+    objects[name] = kind === 'collected' || kind === 'condemned' ? '' : hash;
+  }
+  const replayed: string[] = [];
+  for (const log of from.logs) {
+    const result = await replay({ ...from.deps, scratch: new MemoryChunks() }, log);
+    if (!result.equal) throw new Error(`a replay of ${log} differs from its newest snapshot`);
+    replayed.push(`${result.entries} ${result.replayed}`);
+  }
+  const segments = await itemLines(from.client, from.segmentTable);
+  return {
+    entries: await itemLines(from.client, from.entryTable),
+    segments: segments.map(withoutRandom),
+    objects,
+    replayed,
+  };
+}
+
+async function itemLines(client: DynamoDBClient, TableName: string): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const { Items = [] } of paginateScan({ client }, { TableName })) {
+    lines.push(...Items.map((item) => encodeItemLine(item)));
+  }
+  return lines.sort();
+}
+
+/** Removes the random part of archive keys from a text. */
+function withoutRandom(text: string): string {
+  return text.replace(/(\/archives\/\d+)-[0-9a-f]{32}/g, '$1');
+}
 
 /** As many attempts as in production, with short waits. */
 const QUICK: RetryLimits = { attempts: SDK_RETRIES.attempts, baseMs: 0.5, capMs: 4 };

@@ -1,14 +1,27 @@
 import fc from 'fast-check';
 import { describe, test } from 'vitest';
-import { Document } from '../../src/client/document.ts';
+import { Document, type DocumentDeps } from '../../src/client/document.ts';
 import { toHex } from '../../src/codec/bytes.ts';
+import {
+  AppendUncertainError,
+  ChunkMissingError,
+  DocumentClosedError,
+  EntryExistsError,
+  EntryRejectedError,
+  SegmentWithoutSnapshotError,
+} from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import type { AddedEntries, AppendOptions, LogClient, NewEntry } from '../../src/log/client.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/reducer.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
+import { chunkPrefix } from '../../src/store/keys.ts';
+import { NodeCache } from '../../src/tree/node-cache.ts';
 import { Random } from '../support/models/random.ts';
 import { sheetEdits } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { type EditorPlan, type EditorTools, liveEditor } from '../support/simulation/editor.ts';
+import { enlarge, isInjected, pauseMs } from '../support/simulation/client.ts';
 import { liveRouter, liveWorker } from '../support/simulation/pipeline.ts';
-import { NO_FAULTS } from '../support/simulation/process.ts';
+import { InjectedFault, NO_FAULTS } from '../support/simulation/process.ts';
 import { SimProcesses } from '../support/simulation/processes.ts';
 import { anyPolicy, liveSweeper, liveTtl } from '../support/simulation/retention.ts';
 import {
@@ -17,9 +30,286 @@ import {
   claim,
   foldEdits,
   rowsOf,
-  type WatchedDocument,
+  WatchedDocument,
 } from '../support/simulation/watched-document.ts';
-import { World } from '../support/simulation/world.ts';
+import { type Ports, World } from '../support/simulation/world.ts';
+import { testDeployment } from '../support/test-deployment.ts';
+
+/** The answer that an editor has for an entry; `uncertain` until one comes. */
+type Outcome = 'uncertain' | 'stored' | 'failed';
+
+interface TrackedEntry {
+  readonly entry: NewEntry;
+  outcome: Outcome;
+  /** Number of the document that sent it as a mutation, and got the answer. */
+  mutatedBy: number | undefined;
+}
+
+/** The work of an editor. It survives the editor's crashes. */
+interface EditorPlan {
+  readonly name: string;
+  readonly log: LogId;
+  readonly edits: readonly SheetEdit[];
+  next: number;
+  mutation: number;
+  readonly entries: TrackedEntry[];
+  /** Numbered mutations without an answer, in order. The next life sends them again. */
+  readonly unanswered: Set<TrackedEntry>;
+}
+
+interface EditorTools {
+  readonly fail: (error: unknown) => void;
+  /** All documents of the history, for checks after each step. */
+  readonly watched: WatchedDocument[];
+  readonly cacheBytes: number;
+}
+
+/** One life of an editor, who works with live documents until the plan is done. */
+async function liveEditor(world: World, ports: Ports, plan: EditorPlan, tools: EditorTools): Promise<void> {
+  await new Editor(world, ports, plan, tools).live();
+}
+
+class Editor {
+  readonly #world: World;
+  readonly #ports: Ports;
+  readonly #plan: EditorPlan;
+  readonly #tools: EditorTools;
+  readonly #client: LogClient;
+  readonly #deps: DocumentDeps;
+  /** Chunks that came from the bucket. */
+  readonly #fetched = new Set<string>();
+  /** Number of running reads without faults. */
+  #quiet = 0;
+  #documents: WatchedDocument[] = [];
+  #watches: (() => void)[] = [];
+  #isDead = false;
+
+  constructor(world: World, ports: Ports, plan: EditorPlan, tools: EditorTools) {
+    this.#world = world;
+    this.#plan = plan;
+    this.#tools = tools;
+    void ports.process.crashed.then(() => {
+      this.#isDead = true;
+    });
+    const blobs: BlobStore = { ...ports.blobs, get: (key) => this.#get(key) };
+    this.#ports = ports;
+    const { store } = testDeployment({ tables: ports.tables, blobs });
+    this.#client = world.client({ ...ports, store, blobs });
+    const nodes = { ...world.nodes, cache: new NodeCache(tools.cacheBytes) };
+    const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
+      Promise.race([
+        world.scheduler.sleep(ms),
+        new Promise<void>((resolve) => signal?.addEventListener('abort', () => resolve())),
+      ]);
+    this.#deps = { ...world.deps(ports), blobs, store, client: this.#client, nodes, sleep };
+  }
+
+  async live(): Promise<void> {
+    const { random } = this.#world;
+    await this.#patiently(() => this.#open());
+    await this.#answerMutations();
+    while (this.#plan.next < this.#plan.edits.length) {
+      await this.#sleep(pauseMs(random));
+      try {
+        await this.#act();
+      } catch (error) {
+        if (!isTolerable(error)) throw error;
+      }
+    }
+    while (this.#documents.some(({ document }) => document.pending.length > 0)) await this.#sleep(1_000);
+    for (const watched of this.#documents) {
+      await this.#patiently(async () => watched.document.refresh());
+      await watched.check();
+      watched.close();
+    }
+  }
+
+  async #act(): Promise<void> {
+    const { random } = this.#world;
+    const watched = random.pick(this.#documents);
+    if (watched === undefined) return this.#open();
+    const choice = random.next();
+    if (choice < 0.22) await this.#append(watched);
+    else if (choice < 0.5) this.#mutate(watched);
+    else if (choice < 0.68) await this.#refresh(watched);
+    else if (choice < 0.72) this.#watch(watched);
+    else if (choice < 0.78) watched.hold();
+    else if (choice < 0.83) await watched.checkHeld();
+    else if (choice < 0.89) await this.#client.addSnapshot(this.#plan.log);
+    else if (choice < 0.94) await this.#client.startSegment(this.#plan.log);
+    else if (choice < 0.96) await this.#reopen();
+    else void this.#refresh(watched).catch((error) => this.#tolerate(error));
+  }
+
+  async #open(): Promise<void> {
+    const count = this.#world.random.chance(0.3) ? 2 : 1;
+    while (this.#documents.length < count) {
+      const reloadAfter = this.#world.random.pick([{}, {}, { entries: 4 }, { segments: 0 }]);
+      const document = await Document.open(this.#deps, this.#plan.log, { reducer: CLAIMING, reloadAfter });
+      const watched = new WatchedDocument(this.#world, document, {
+        quietly: (read) => this.#quietly(read),
+        fail: this.#tools.fail,
+      });
+      this.#documents.push(watched);
+      this.#tools.watched.push(watched);
+      await watched.check();
+    }
+  }
+
+  async #reopen(): Promise<void> {
+    for (const stop of this.#watches.splice(0)) stop();
+    for (const watched of this.#documents.splice(0)) watched.close();
+    await this.#patiently(() => this.#open());
+    await this.#answerMutations();
+  }
+
+  async #refresh(watched: WatchedDocument): Promise<void> {
+    await watched.document.refresh();
+    watched.wasRead();
+    await watched.check();
+  }
+
+  #watch(watched: WatchedDocument): void {
+    const stop = this.#watches.shift();
+    if (stop !== undefined) return stop();
+    this.#watches.push(watched.document.watch({ intervalMs: 5_000, onError: (error) => this.#tolerate(error) }));
+  }
+
+  async #append(watched: WatchedDocument): Promise<void> {
+    const { random } = this.#world;
+    const tracked = this.#take(random.chance(0.7) ? 1 : random.integer(2, 4));
+    const { segment, entry } = watched.document.position;
+    const options: AppendOptions = {
+      ...(random.chance(0.2) && { after: { segment, entry: entry - 1 } }),
+      ...(random.chance(0.1) && { snapshotBefore: true }),
+    };
+    const entries = tracked.map((each) => each.entry);
+    try {
+      this.#stored(tracked, await watched.document.append(entries, options));
+      watched.wasRead();
+    } catch (error) {
+      if (error instanceof EntryExistsError && options.after === undefined) throw error;
+      const isCertain = error instanceof EntryExistsError || error instanceof EntryRejectedError;
+      if (isCertain) for (const each of tracked) each.outcome = 'failed';
+      else if (!isTolerable(error)) throw error;
+    }
+  }
+
+  #mutate(watched: WatchedDocument): void {
+    const { random } = this.#world;
+    const isFirst = watched === this.#documents[0];
+    for (let count = random.integer(1, 3); count > 0; count--) {
+      const once =
+        isFirst && random.chance(0.5) ? { client: this.#plan.name, mutation: ++this.#plan.mutation } : undefined;
+      for (const tracked of this.#take(1, once)) {
+        if (once !== undefined) this.#plan.unanswered.add(tracked);
+        this.#mutateOne(watched, tracked).catch(this.#tools.fail);
+      }
+    }
+  }
+
+  async #mutateOne(watched: WatchedDocument, tracked: TrackedEntry): Promise<void> {
+    try {
+      const first = await watched.document.mutate(tracked.entry);
+      tracked.mutatedBy = this.#tools.watched.indexOf(watched);
+      this.#stored([tracked], first && { first, last: first });
+    } catch (error) {
+      if (error instanceof DocumentClosedError) return;
+      // The reducer rejects it, or it could not be folded at all. An error of a put is sent again.
+      const failed = error instanceof EntryRejectedError || error instanceof ChunkMissingError || isInjected(error);
+      if (!failed) throw error;
+      tracked.outcome = 'failed';
+      this.#plan.unanswered.delete(tracked);
+    }
+  }
+
+  /** Sends the mutations again whose answer an earlier document did not get. */
+  async #answerMutations(): Promise<void> {
+    const [{ document } = {}] = this.#documents;
+    if (document === undefined) return;
+    for (const tracked of [...this.#plan.unanswered]) {
+      try {
+        await this.#patiently(async () => this.#stored([tracked], await document.append(tracked.entry)));
+      } catch (error) {
+        if (!(error instanceof EntryRejectedError)) throw error;
+        tracked.outcome = 'failed';
+        this.#plan.unanswered.delete(tracked);
+      }
+    }
+  }
+
+  #stored(tracked: readonly TrackedEntry[], added: AddedEntries | undefined): void {
+    if (added !== undefined) {
+      const { name } = this.#ports.process;
+      const entries = tracked.map(({ entry }) => entry);
+      this.#world.tell(name, this.#plan.log, added.first, entries);
+    }
+    for (const each of tracked) {
+      each.outcome = 'stored';
+      this.#plan.unanswered.delete(each);
+    }
+  }
+
+  #take(count: number, once?: NewEntry['once']): TrackedEntry[] {
+    const edits = this.#plan.edits.slice(this.#plan.next, this.#plan.next + count);
+    this.#plan.next += edits.length;
+    const taken = edits.map((edit): TrackedEntry => {
+      const enlarged = enlarge(this.#world, edit);
+      const created = this.#world.nextSerial();
+      this.#world.edits.set(created, enlarged);
+      const entry = { type: edit.type, version: 1, body: sheetBody(enlarged), created, once };
+      return { entry, outcome: 'uncertain', mutatedBy: undefined };
+    });
+    this.#plan.entries.push(...taken);
+    return taken;
+  }
+
+  /** Ends the life of the editor if the process has crashed in a request of a document. */
+  async #sleep(ms: number): Promise<void> {
+    await this.#world.scheduler.sleep(ms);
+    if (this.#isDead) await new Promise(() => undefined);
+  }
+
+  /** Repeats work until no fault disturbs it. */
+  async #patiently(work: () => Promise<unknown>): Promise<void> {
+    for (;;) {
+      try {
+        await work();
+        return;
+      } catch (error) {
+        if (!isTolerable(error)) throw error;
+        await this.#sleep(1_000);
+      }
+    }
+  }
+
+  #tolerate(error: unknown): void {
+    if (!isTolerable(error) && !(error instanceof DocumentClosedError)) this.#tools.fail(error);
+  }
+
+  async #quietly<T>(read: () => Promise<T>): Promise<T> {
+    this.#quiet++;
+    try {
+      return await read();
+    } finally {
+      this.#quiet--;
+    }
+  }
+
+  async #get(key: string): Promise<Uint8Array | undefined> {
+    const bytes = await (this.#quiet > 0 ? this.#world.blobs.get(key) : this.#ports.blobs.get(key));
+    if (bytes === undefined || !key.startsWith(chunkPrefix(this.#plan.log))) return bytes;
+    if (this.#fetched.has(key) && this.#tools.cacheBytes > 1e6) this.#tools.fail(new Error(`${key} was fetched twice`));
+    this.#fetched.add(key);
+    return bytes;
+  }
+}
+
+/** Whether an error comes from a fault, so that the editor goes on. */
+function isTolerable(error: unknown): boolean {
+  if (error instanceof AppendUncertainError) return isTolerable(error.cause);
+  return isInjected(error) || error instanceof InjectedFault || error instanceof SegmentWithoutSnapshotError;
+}
 
 /**
  * Runs one history of documents from its seed: editors with live documents work on one log, beside

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 
-const SMALL_DISK = `--import=${new URL('./small-disk.ts', import.meta.url).href}`;
+const SMALL_DISK = `--import=${new URL('../programs/small-disk.ts', import.meta.url).href}`;
 const CLI = fileURLToPath(new URL('../../bin/logfold.mjs', import.meta.url));
 
 export interface Answer {

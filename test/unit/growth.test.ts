@@ -1,9 +1,9 @@
 import { test } from 'vitest';
 import { requireLinear } from '../support/steps.ts';
 
-const documents = new URL('../support/growing-documents.ts', import.meta.url).href;
-const queues = new URL('../support/growing-queues.ts', import.meta.url).href;
-const tables = new URL('../support/growing-tables.ts', import.meta.url).href;
+const documents = new URL('../programs/growing-documents.ts', import.meta.url).href;
+const queues = new URL('../programs/growing-queues.ts', import.meta.url).href;
+const tables = new URL('../programs/growing-tables.ts', import.meta.url).href;
 
 test.each(['appends', 'refreshes', 'repetitions', 'mutations'])(
   '%s of a document take steps in proportion to their number',

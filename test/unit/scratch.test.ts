@@ -9,7 +9,7 @@ import { buildFunctions, FUNCTIONS } from '../../handlers/bundle.ts';
 import { scratchOf } from '../../src/adapters/filesystem/scratch.ts';
 import { LOG } from '../support/logs.ts';
 
-const HOLDER = fileURLToPath(new URL('../support/scratch-holder.ts', import.meta.url));
+const HOLDER = fileURLToPath(new URL('../programs/scratch-holder.ts', import.meta.url));
 const ROOT = join(import.meta.dirname, '../..');
 /** Lambda sets this variable. No other process may set it. */
 const LAMBDA = { AWS_LAMBDA_FUNCTION_NAME: 'logfold-replay' };

@@ -3,7 +3,7 @@
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { chunkId } from '../../src/codec/chunk.ts';
-import { LOG } from './logs.ts';
+import { LOG } from '../support/logs.ts';
 
 await withScratch(LOG, async (scratch) => {
   const bytes = new TextEncoder().encode('a chunk');

@@ -2,9 +2,9 @@
 
 import type { NewEntry } from '../../src/log/client.ts';
 import { sheetBody } from '../../src/state/spreadsheet/reducer.ts';
-import { LiveLog } from './live-logs.ts';
-import { set } from './sheet-log.ts';
-import type { GrowingWork } from './steps.ts';
+import { LiveLog } from '../support/live-logs.ts';
+import { set } from '../support/sheet-log.ts';
+import type { GrowingWork } from '../support/steps.ts';
 
 /** Sets one of a few cells, so that the state does not grow. */
 const edit = (i: number): NewEntry => ({ type: 'Set', version: 1, body: sheetBody(set(i % 5, 0, `text ${i}`)) });

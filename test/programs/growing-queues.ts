@@ -1,7 +1,7 @@
 /** Work of a queue in memory whose steps `test/unit/growth.test.ts` compares at two sizes. */
 
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
-import type { GrowingWork } from './steps.ts';
+import type { GrowingWork } from '../support/steps.ts';
 
 async function fill(size: number, groupOf: (i: number) => string): Promise<MemoryJobQueue> {
   const queue = new MemoryJobQueue({ maxReceives: 5 });

@@ -1,7 +1,7 @@
 /** Tables for people whose steps `test/unit/growth.test.ts` compares at two sizes. */
 
 import { textTable } from '../../src/cli/format.ts';
-import type { GrowingWork } from './steps.ts';
+import type { GrowingWork } from '../support/steps.ts';
 
 /** A table as wide as that of `status`. */
 export const rows: GrowingWork = async (size) => {

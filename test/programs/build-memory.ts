@@ -12,8 +12,8 @@ import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { testClient } from './stores/engine.ts';
-import { testDeployment } from './test-deployment.ts';
+import { testClient } from '../support/stores/engine.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const taskSchema = z.object({
   endpoint: z.string(),

@@ -12,9 +12,9 @@ import { Logs } from '../../src/client/logs.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { DEFAULT_RETRIES } from '../../src/log/client-context.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { testClient } from './stores/engine.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
-import { testDeployment } from './test-deployment.ts';
+import { testClient } from '../support/stores/engine.ts';
+import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
+import { testDeployment } from '../support/test-deployment.ts';
 
 const taskSchema = z.object({
   endpoint: z.string(),
