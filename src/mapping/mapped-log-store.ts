@@ -17,20 +17,15 @@ import type {
   Consistency,
   ExpiringSegment,
   LogStore,
-  NewArchive,
-  NewItems,
   PageRead,
   RangeOptions,
-  ReplacementArchive,
   ScanPart,
-  SegmentOrEntryPlace,
   SegmentPlace,
   SegmentRange,
-  UnreadEntries,
 } from '../log/log-store.ts';
 import type { Meaning } from '../log/meaning.ts';
 import { type Due, endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf, type Scheduler } from '../log/schedule.ts';
-import { coveredEntries, type Expiry, isFrozen, type LastSnapshot, type Segment } from '../log/segment.ts';
+import { coveredEntries, isFrozen, type LastSnapshot, type Segment } from '../log/segment.ts';
 import { TailCount } from '../log/tail-count.ts';
 import { meaningOf } from './bucket-claim.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
@@ -75,6 +70,21 @@ export class MappedLogStore implements LogStore, Scheduler {
   readonly #meaning: Meaning;
   readonly #segments: MappedSegments;
   readonly #ends: LogEnds;
+
+  // The Segment table is in logfold's own schema.
+  readonly removeAttributes: LogStore['removeAttributes'] = (...of) => this.#books.removeAttributes(...of);
+  readonly setArchive: LogStore['setArchive'] = (...of) => this.#books.setArchive(...of);
+  readonly replaceArchive: LogStore['replaceArchive'] = (...of) => this.#books.replaceArchive(...of);
+  readonly setExpiration: LogStore['setExpiration'] = (...of) => this.#books.setExpiration(...of);
+  readonly putSegment: LogStore['putSegment'] = (segment) => this.#books.putSegment(segment);
+  readonly isRetryable: LogStore['isRetryable'] = (error) => this.#books.isRetryable(error);
+
+  // Only the application appends. These reject with LogReadOnlyError.
+  readonly createLog: LogStore['createLog'] = ({ log }) => refuse(log);
+  readonly putEntries: LogStore['putEntries'] = ([entry]) => refuse(entry?.log);
+  readonly startSegment: LogStore['startSegment'] = ({ segment }) => refuse(segment.log);
+  readonly putAhead: LogStore['putAhead'] = (_, { log }) => refuse(log);
+  readonly updateAttributes: LogStore['updateAttributes'] = (log) => refuse(log);
 
   constructor(options: MappedLogStoreOptions) {
     this.#items = options.items;
@@ -253,22 +263,6 @@ export class MappedLogStore implements LogStore, Scheduler {
     return this.#books.advanceLastSnapshot(log, to, from);
   }
 
-  removeAttributes(place: SegmentOrEntryPlace, attributes: Item): Promise<boolean> {
-    return this.#books.removeAttributes(place, attributes);
-  }
-
-  setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
-    return this.#books.setArchive(segment, archive);
-  }
-
-  replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
-    return this.#books.replaceArchive(segment, archive);
-  }
-
-  setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
-    return this.#books.setExpiration(segment, to);
-  }
-
   /** Like {@link LogStore.setEntryExpiry}. A virtual entry has no expiry. */
   async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
     const [index] = await this.#indexesOf({ log, segment: position.segment }, [position.entry]);
@@ -304,8 +298,7 @@ export class MappedLogStore implements LogStore, Scheduler {
 
   /**
    * Writes the application's items of an archive, as they were, and leaves existing ones as they
-   * are. Writes only those virtual entries that
-   * have a root.
+   * are. Writes only those virtual entries that have a root.
    */
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);
@@ -314,39 +307,6 @@ export class MappedLogStore implements LogStore, Scheduler {
     const originals = items.filter((item) => !isVirtual(item)).map((item) => toApplicationItem(this.#mapping, item));
     if (roots.length > 0) await this.#books.putItems(roots);
     if (originals.length > 0) await this.#items.put(originals);
-  }
-
-  putSegment(segment: Segment): Promise<boolean> {
-    return this.#books.putSegment(segment);
-  }
-
-  /** @throws LogReadOnlyError always */
-  async createLog({ log }: SegmentPlace): Promise<never> {
-    throw readOnly(log);
-  }
-
-  /** @throws LogReadOnlyError always */
-  async putEntries([entry]: readonly Pick<Entry, 'log'>[]): Promise<never> {
-    throw readOnly(entry?.log);
-  }
-
-  /** @throws LogReadOnlyError always */
-  async startSegment({ segment }: { readonly segment: SegmentPlace }): Promise<never> {
-    throw readOnly(segment.log);
-  }
-
-  /** @throws LogReadOnlyError always */
-  async putAhead(_: NewItems, { log }: UnreadEntries): Promise<never> {
-    throw readOnly(log);
-  }
-
-  /** @throws LogReadOnlyError always */
-  async updateAttributes(log: LogId): Promise<never> {
-    throw readOnly(log);
-  }
-
-  isRetryable(error: unknown): boolean {
-    return this.#books.isRetryable(error);
   }
 
   /** Creation time of a segment that was recorded before it began, or is not recorded. */
@@ -375,8 +335,8 @@ export class MappedLogStore implements LogStore, Scheduler {
 
 async function* none(): AsyncGenerator<StoredItem[]> {}
 
-function readOnly(log: LogId | undefined): LogReadOnlyError {
-  return new LogReadOnlyError('the application appends to this log, not logfold', {
+async function refuse(log: LogId | undefined): Promise<never> {
+  throw new LogReadOnlyError('the application appends to this log, not logfold', {
     log,
     advice: "Append with the application's own code; logfold only reads the items of a mapped log",
   });

@@ -316,10 +316,10 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     const entry = entryAt(log, { segment: 0, entry: 4 });
     const segment = { log, segment: 1, created: NOON };
     const writes = [
-      () => store.createLog(segment),
+      () => store.createLog(segment, entry),
       () => store.putEntries([entry]),
-      () => store.startSegment({ segment }),
-      () => store.updateAttributes(log),
+      () => store.startSegment({ end: entry, segment, first: entry }),
+      () => store.updateAttributes(log, entry.position, { set: {}, remove: [], expected: {} }),
     ];
     for (const write of writes) await expect(write()).rejects.toThrow(LogReadOnlyError);
     expect(await originals(log)).toEqual(items);

@@ -18,7 +18,7 @@ import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { rebuildTargets } from './rebuild-targets.ts';
-import { advanceToCarried, requireSnapshotEntry } from './snapshot-entry.ts';
+import { advanceToCarried, isOtherState, requireSnapshotEntry } from './snapshot-entry.ts';
 
 interface RebuildCounts {
   /** Snapshots that this job rebuilt. */
@@ -268,13 +268,4 @@ async function loadUnlessDamaged(deps: SnapshotDeps, own: Root, carried: RootRef
     if (isDamage(error)) return undefined;
     throw error;
   }
-}
-
-/**
- * Whether the stored root certainly has another state of the same reducer. False if one has
- * buffered edits.
- */
-function isOtherState({ reducer }: SnapshotDeps, own: Root, stored: Root): boolean {
-  if (otherReducer(stored, reducer) !== undefined) return false;
-  return stored.stateHash !== undefined && own.stateHash !== undefined && stored.stateHash !== own.stateHash;
 }

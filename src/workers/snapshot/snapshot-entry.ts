@@ -89,7 +89,7 @@ export async function loadDuplicate(
 ): Promise<Root> {
   const { log, position } = own;
   const other = await readCarried(own, carried, () => loadRoot(deps, { log, position }, carried));
-  if (otherReducer(other, deps.reducer) !== undefined || !differ(other, own)) return other;
+  if (!isOtherState(deps, own, other)) return other;
   throw new SnapshotMismatchError(
     `two roots of the snapshot at ${formatPosition(position)} have different states: ${own.stateHash} and ${other.stateHash}`,
     {
@@ -102,11 +102,12 @@ export async function loadDuplicate(
 }
 
 /**
- * Whether two roots certainly have different states. If one has buffered edits, only a replay can
- * tell.
+ * Whether the stored root certainly has another state of the same reducer. False if one has
+ * buffered edits.
  */
-function differ(a: Root, b: Root): boolean {
-  return a.stateHash !== undefined && b.stateHash !== undefined && a.stateHash !== b.stateHash;
+export function isOtherState({ reducer }: { readonly reducer: Reducer }, own: Root, stored: Root): boolean {
+  if (otherReducer(stored, reducer) !== undefined) return false;
+  return stored.stateHash !== undefined && own.stateHash !== undefined && stored.stateHash !== own.stateHash;
 }
 
 async function readCarried(place: SnapshotPlace, carried: RootRef, read: () => Promise<Root>): Promise<Root> {
