@@ -28,7 +28,6 @@ export class PipelineWatch {
       streamArn,
       checkpoints: environment.checkpoints(streamArn),
       jobs: { ...environment.deps, policyOf: () => DEFAULT_POLICY },
-      types: environment.deps.types,
       concurrency: 2,
       untilIdle: false,
       signal: this.#stop.signal,

@@ -7,8 +7,7 @@ import { imageChange } from '../functions/lambda-change.ts';
 import { recordChanges } from '../functions/revisions-function.ts';
 import { routeAndFeed, type StreamFunctionDeps } from '../functions/stream-function.ts';
 import { plainItem } from '../log/attribute.ts';
-import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
-import type { ReservedTypes } from '../log/entry.ts';
+import { divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { streamLabel } from '../revisions/image-change.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
@@ -61,9 +60,6 @@ export interface PipelineOptions {
   readonly streamArn: string;
   readonly checkpoints: CheckpointStore;
   readonly jobs: Omit<JobDeps, 'queue'>;
-  readonly types: ReservedTypes;
-  /** {@link NO_DIVISION} by default. */
-  readonly division?: DivisionPolicy | undefined;
   /** How the table's items become entries; undefined if it is logfold's own Entry table. */
   readonly mapping?: SchemaMapping | undefined;
   /** Receives the new ends of all logs; undefined if there is no feed. */
@@ -94,7 +90,8 @@ export interface PipelineOptions {
  */
 export async function runPipeline(given: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { types, division = NO_DIVISION, mapping, endAt } = given;
+  const { mapping, endAt } = given;
+  const { types, division = NO_DIVISION } = given.jobs;
   const feed = given.feed && dividedFeed(given.feed, toQueue(queue));
   // The deployed event source mapping has the same filter, so that an item without a type does not
   // block the shard.
@@ -247,7 +244,6 @@ async function consumeJobs(
     handle: async (message) => {
       const deps = {
         ...options.jobs,
-        division: options.division,
         queue: toQueue({ send: (next) => queue.sendFollowing(message.id, next) }),
       };
       const delivery = { messageId: message.id, receiveCount: message.receiveCount };

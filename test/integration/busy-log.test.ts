@@ -91,8 +91,6 @@ async function fill(every: number) {
       streamArn,
       checkpoints,
       jobs: { ...deps, tables, division },
-      types: deps.types,
-      division,
       // One job at a time, so that each request belongs to the job that ends next.
       concurrency: 1,
       untilIdle,

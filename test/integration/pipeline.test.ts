@@ -38,7 +38,6 @@ async function setUp() {
       streamArn,
       checkpoints,
       jobs: { ...environment.deps, policyOf: () => DEFAULT_POLICY, requireReducer },
-      types: environment.deps.types,
       concurrency: 4,
       untilIdle: false,
       signal: stopping.signal,
