@@ -80,11 +80,11 @@ export class MappedLogStore implements LogStore, Scheduler {
   readonly isRetryable: LogStore['isRetryable'] = (error) => this.#books.isRetryable(error);
 
   // Only the application appends. These reject with LogReadOnlyError.
-  readonly createLog: LogStore['createLog'] = ({ log }) => refuse(log);
-  readonly putEntries: LogStore['putEntries'] = ([entry]) => refuse(entry?.log);
-  readonly startSegment: LogStore['startSegment'] = ({ segment }) => refuse(segment.log);
-  readonly putAhead: LogStore['putAhead'] = (_, { log }) => refuse(log);
-  readonly updateAttributes: LogStore['updateAttributes'] = (log) => refuse(log);
+  readonly createLog: LogStore['createLog'] = ({ log }) => refuseWrite(log);
+  readonly putEntries: LogStore['putEntries'] = ([entry]) => refuseWrite(entry?.log);
+  readonly startSegment: LogStore['startSegment'] = ({ segment }) => refuseWrite(segment.log);
+  readonly putAhead: LogStore['putAhead'] = (_, { log }) => refuseWrite(log);
+  readonly updateAttributes: LogStore['updateAttributes'] = (log) => refuseWrite(log);
 
   constructor(options: MappedLogStoreOptions) {
     this.#items = options.items;
@@ -335,7 +335,7 @@ export class MappedLogStore implements LogStore, Scheduler {
 
 async function* none(): AsyncGenerator<StoredItem[]> {}
 
-async function refuse(log: LogId | undefined): Promise<never> {
+async function refuseWrite(log: LogId | undefined): Promise<never> {
   throw new LogReadOnlyError('the application appends to this log, not logfold', {
     log,
     advice: "Append with the application's own code; logfold only reads the items of a mapped log",

@@ -15,7 +15,7 @@ const MODULES = globSync(
   [
     'src/errors.ts',
     'src/{ids,codec,store,log,mapping,tree,state,retention,feed,revisions,snapshot,archive,workers}/**/*.ts',
-    'src/adapters/{memory/*,filesystem/upload-name,metered-blob-store,platform/native,platform/wasm}.ts',
+    'src/adapters/{memory/*,filesystem/blob-store,metered-blob-store,platform/native,platform/wasm}.ts',
   ],
   { cwd: ROOT },
 ).sort();

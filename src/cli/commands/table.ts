@@ -63,12 +63,12 @@ export function tableCommand() {
 These commands are for a deployment that records the revisions of a plain table: each item that the table has had, and
 who changed it. The reducer is items by default.`,
     )
-    .addCommand(exportCommand())
+    .addCommand(tableExportCommand())
     .addCommand(revisionsCommand())
     .addCommand(compareCommand());
 }
 
-function exportCommand() {
+function tableExportCommand() {
   return command('export', 'Write the items of a plain table as they were.')
     .option('--table <name>', 'the plain table; needed only if several tables have revisions')
     .option('--at <time>', 'the time; by default everything that is recorded', parseTime)
@@ -242,7 +242,7 @@ function tableOf(revisions: readonly ItemRevision[]): string {
   return textTable(['revision', 'time', 'change', 'actor', 'item'], rows);
 }
 
-interface CompareOptions extends CommonOptions {
+interface TableCompareOptions extends CommonOptions {
   readonly table: string;
   readonly per?: SourceTable['per'];
   readonly actor?: string;
@@ -251,7 +251,7 @@ interface CompareOptions extends CommonOptions {
   readonly stop: AbortSignal;
 }
 
-async function compare(environment: Environment, output: Output, request: CompareOptions): Promise<void> {
+async function compare(environment: Environment, output: Output, request: TableCompareOptions): Promise<void> {
   const { table, actor, wait, readUnits, stop } = request;
   const { deps, logs, lost } = environment;
   const place = await openDynamoDb(request);
@@ -290,7 +290,7 @@ async function compare(environment: Environment, output: Output, request: Compar
 function describe(
   result: CompareResult,
   failures: readonly LogfoldError[],
-  { table, local, per }: CompareOptions,
+  { table, local, per }: TableCompareOptions,
 ): string {
   const { items: compared, gaps, failed, waiting, continued, complete } = result;
   const lines = failures.map(({ code, message }) => `FAILED: ${code}: ${message}`);
