@@ -1,7 +1,7 @@
 import { EntryGapError, EntryNotFoundError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
-import { wholeNumber } from './attribute.ts';
+import { type StoredItem, wholeNumber } from './attribute.ts';
 import type { EntryHead, ReservedTypes } from './entry.ts';
 import { decodeEntry, decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, LogReader, SegmentReader } from './log-store.ts';
@@ -129,10 +129,14 @@ async function findEntry(
   return isNumbered && low === high ? { segment, entry: high } : undefined;
 }
 
-async function head(store: EntryReader, log: LogId, { segment, entry }: Position): Promise<EntryHead | undefined> {
-  for await (const page of store.items(log, { segment, from: entry, to: entry + 1 }, CONSISTENT)) {
-    for (const item of page) return decodeEntryHead(item);
-  }
+async function head(store: EntryReader, log: LogId, position: Position): Promise<EntryHead | undefined> {
+  const item = await itemAt(store, log, position);
+  return item && decodeEntryHead(item);
+}
+
+/** The item of an entry, which may be malformed; undefined if there is none. */
+async function itemAt(store: EntryReader, log: LogId, { segment, entry }: Position): Promise<StoredItem | undefined> {
+  for await (const [item] of store.items(log, { segment, from: entry, to: entry + 1 }, CONSISTENT)) return item;
   return undefined;
 }
 
@@ -214,10 +218,8 @@ async function firstLater(
 export async function createdAt(
   store: EntryReader,
   log: LogId,
-  { segment, entry }: Position,
+  position: Position,
 ): Promise<{ readonly seconds: number } | undefined> {
-  for await (const page of store.items(log, { segment, from: entry, to: entry + 1 }, { consistent: true })) {
-    for (const item of page) return { seconds: wholeNumber(item.C?.N ?? '') ?? decodeEntry(item).created };
-  }
-  return undefined;
+  const item = await itemAt(store, log, position);
+  return item && { seconds: wholeNumber(item.C?.N ?? '') ?? decodeEntry(item).created };
 }

@@ -73,13 +73,7 @@ export class ItemJson {
   /** Reads an item, or the content of a Map. */
   item(depth = 0): Item {
     const item: Item = {};
-    this.expect(CODE.mapStart);
-    if (this.#isClosed(CODE.mapEnd)) return item;
-    do {
-      const name = this.text();
-      this.expect(CODE.colon);
-      setKey(item, name, this.attribute(depth));
-    } while (this.#hasNext(CODE.mapEnd));
+    this.members((name) => setKey(item, name, this.attribute(depth)));
     return item;
   }
 

@@ -553,8 +553,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'log/item-json.ts',
-        from: '      setKey(item, name, this.attribute(depth));\n',
-        to: '      item[name] = this.attribute(depth);\n',
+        from: '    this.members((name) => setKey(item, name, this.attribute(depth)));\n',
+        to: '    this.members((name) => void (item[name] = this.attribute(depth)));\n',
       },
     ],
   },
@@ -565,8 +565,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'log/item-json.ts',
-        from: '      setKey(item, name, this.attribute(depth));\n',
-        to: '      item[name] = this.attribute(depth);\n',
+        from: '    this.members((name) => setKey(item, name, this.attribute(depth)));\n',
+        to: '    this.members((name) => void (item[name] = this.attribute(depth)));\n',
       },
       {
         file: 'adapters/dynamodb/mapped-items.ts',
