@@ -2,9 +2,9 @@ import * as z from 'zod';
 import { DeploymentInvalidError, MappingInvalidError, PolicyInvalidError } from '../src/errors.ts';
 import { DIVISION, type DivisionPolicy, divides, divisionOf, REVISIONS_DIVISION } from '../src/log/division-policy.ts';
 import { ReservedTypes } from '../src/log/entry.ts';
-import { MAPPED_TYPES } from '../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../src/log/schedule.ts';
 import { describeValues, numberIn } from '../src/log/settings.ts';
-import { mappedDivisionOf } from '../src/mapping/mapped-division.ts';
+import { mappedDivisionOf } from '../src/mapping/item-division.ts';
 import { readMapping, type SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import { checkPolicy, RETENTION, type RetentionPolicy } from '../src/retention/retention-policy.ts';
 
@@ -115,7 +115,7 @@ export function readEnvironment<T extends typeof schema>(of: T, environment: Env
 }
 
 export function reservedTypes(settings: z.infer<typeof schema>): ReservedTypes {
-  if (settings.mapping !== '') return MAPPED_TYPES;
+  if (settings.mapping !== '') return VIRTUAL_TYPES;
   return new ReservedTypes({ snapshot: settings.snapshotType, endSegment: settings.endSegmentType });
 }
 

@@ -3,7 +3,7 @@ import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { streamFunction } from '../src/functions/stream-function.ts';
 import type { LogId } from '../src/ids/log-id.ts';
-import { segmentSizes } from '../src/mapping/mapped-division.ts';
+import { segmentSizes } from '../src/mapping/item-division.ts';
 import { divisionPolicyOf, feedStreamEnvironment, readEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 import { wireFeed, wireStores } from './wire.ts';

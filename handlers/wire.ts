@@ -15,7 +15,7 @@ import { DeploymentInvalidError, LogfoldError, ReducerInvalidError } from '../sr
 import { FEED_LOG } from '../src/feed/feed-log.ts';
 import type { LogId } from '../src/ids/log-id.ts';
 import { requireClaim } from '../src/mapping/bucket-claim.ts';
-import { segmentSizes } from '../src/mapping/mapped-division.ts';
+import { segmentSizes } from '../src/mapping/item-division.ts';
 import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';

@@ -17,7 +17,7 @@ import { givenEndpoint } from '../local/engine.ts';
 import { ensureTables, hasSegmentTable, missingTables, openMappedTables, type TableNames } from '../local/tables.ts';
 import { ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { MAPPED_TYPES } from '../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../log/schedule.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { OnBadEntry } from '../snapshot/bad-entry.ts';
 
@@ -195,7 +195,7 @@ export function typesOf({
   snapshotType,
   endSegmentType,
 }: Pick<Place, 'mapping' | 'snapshotType' | 'endSegmentType'>): ReservedTypes {
-  if (mapping !== undefined) return MAPPED_TYPES;
+  if (mapping !== undefined) return VIRTUAL_TYPES;
   return new ReservedTypes({ snapshot: snapshotType, endSegment: endSegmentType });
 }
 

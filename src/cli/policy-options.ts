@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { UsageError } from '../errors.ts';
 import { DIVISION, type DivisionPolicy, divisionOf } from '../log/division-policy.ts';
 import { checkSettings, choicesIn, numberIn, settingTexts } from '../log/settings.ts';
-import { mappedDivisionOf } from '../mapping/mapped-division.ts';
+import { mappedDivisionOf } from '../mapping/item-division.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { PolicyChanges } from '../retention/policies.ts';
 import { DEFAULT_POLICY, RETENTION, type RetentionPolicy } from '../retention/retention-policy.ts';

@@ -60,7 +60,7 @@ export {
   ReservedTypes,
 } from '../log/entry.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
-export { MAPPED_TYPES } from '../log/schedule.ts';
+export { VIRTUAL_TYPES } from '../log/schedule.ts';
 export type { MappingDocument } from '../mapping/schema-mapping.ts';
 export type { ImageChange } from '../revisions/image-change.ts';
 export { revisionLog, type SourceTable } from '../revisions/source-table.ts';

@@ -3,7 +3,7 @@ import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
-import { endsOfRecords, type MappedEnds } from '../workers/dispatch/record-ends.ts';
+import { endsOfRecords, type ItemEnds } from '../workers/dispatch/record-ends.ts';
 import { route, type StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { FeedWriter } from '../workers/feed/feed-writer.ts';
 import type { JobSender } from '../workers/jobs/job.ts';
@@ -24,7 +24,7 @@ export interface StreamFunctionDeps {
   /**
    * Finds positions for the feed, as `LogRegistrar.endAt`; needed only with a mapping and a feed.
    */
-  readonly endAt?: MappedEnds['endAt'] | undefined;
+  readonly endAt?: ItemEnds['endAt'] | undefined;
   /** Tells consumers where the feed ends; by default nobody is told. */
   readonly publish?: ((checkpoint: number) => Promise<void>) | undefined;
   readonly report: (event: StreamEvent) => void;

@@ -106,10 +106,10 @@ export async function queryLastSnapshot(
   segments: readonly [Segment, ...Segment[]],
 ): Promise<Position | undefined> {
   let known: readonly Segment[] = segments;
-  const isMapped = segments[0].schedule !== undefined;
+  const isScheduled = segments[0].schedule !== undefined;
   for (let limit = OLDER_SEGMENTS; ; limit *= 4) {
     const last = lastSnapshotOf(known);
-    if (last !== undefined || !isMapped || known.at(-1)?.segment === 0) return last;
+    if (last !== undefined || !isScheduled || known.at(-1)?.segment === 0) return last;
     known = await store.newestSegments(log, limit, CONSISTENT);
   }
 }

@@ -177,8 +177,8 @@ async function* readRest(
   }
   if (next >= end || last?.type === endSegment || mayBeOpen) return result();
   const reason = `the segment is closed, but ends without an entry of type '${endSegment}'`;
-  const isMapped = (await store.nameItem?.(log, { segment, entry: next })) !== undefined;
-  throw new EntryGapError(reason, { log, segment, entry: next, advice: isMapped ? MAPPED_ADVICE : ADVICE });
+  const isItem = (await store.nameItem?.(log, { segment, entry: next })) !== undefined;
+  throw new EntryGapError(reason, { log, segment, entry: next, advice: isItem ? ITEM_ADVICE : ADVICE });
 }
 
 /**
@@ -307,7 +307,7 @@ function countDense(entries: readonly Entry[], from: number): number {
 }
 
 const ADVICE = 'Restore the entry from a backup of the Entry table';
-const MAPPED_ADVICE =
+const ITEM_ADVICE =
   'Restore the missing items. If the application deleted them for good, or began the log again, give the log another id';
 const START_ADVICE =
   'Read from a position that the log has: this one may be beyond its end. If the log had the entry, restore the entry from a backup of the Entry table';
@@ -319,7 +319,7 @@ async function missing(
 ): Promise<EntryGapError> {
   const item = await store.nameItem?.(log, { segment, entry });
   const reason = item === undefined ? 'an entry is missing' : `an entry is missing: ${item}`;
-  const forItem = item === undefined || advice === START_ADVICE ? advice : MAPPED_ADVICE;
+  const forItem = item === undefined || advice === START_ADVICE ? advice : ITEM_ADVICE;
   return new EntryGapError(reason, { log, segment, entry, advice: forItem });
 }
 

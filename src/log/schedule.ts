@@ -53,7 +53,7 @@ export type ScheduledEntry =
  * The types of the virtual entries of scheduled logs. No application uses them, so that they hide
  * none of its items.
  */
-export const MAPPED_TYPES = new ReservedTypes({ snapshot: 'logfold Snapshot', endSegment: 'logfold End Segment' });
+export const VIRTUAL_TYPES = new ReservedTypes({ snapshot: 'logfold Snapshot', endSegment: 'logfold End Segment' });
 
 /** The entry number of an item of the segment, by its index in the log. */
 export function entryOfItem({ first, snapshotEvery }: Schedule, index: number): number {

@@ -5,7 +5,7 @@ import type { Item, StoredItem } from '../log/attribute.ts';
 import { entryPlace } from '../log/item-codec.ts';
 import type { SegmentReader } from '../log/log-store.ts';
 import { MAPPING_ADVICE, type Meaning } from '../log/meaning.ts';
-import { MAPPED_TYPES } from '../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../log/schedule.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { JsonObject } from '../store/json-object.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../store/keys.ts';
@@ -191,7 +191,7 @@ function retranslate(
   item: Item,
 ): StoredItem {
   const { T, Q } = item;
-  if (T !== undefined && 'S' in T && MAPPED_TYPES.includes(T.S)) return item;
+  if (T !== undefined && 'S' in T && VIRTUAL_TYPES.includes(T.S)) return item;
   const index = Number(Q !== undefined && 'N' in Q ? Q.N : 0) - 1;
   return toEntryItem(to, toApplicationItem(from, item), { ...entryPlace(item), index });
 }

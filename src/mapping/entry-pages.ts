@@ -3,7 +3,7 @@ import { RESERVED_VERSION } from '../log/entry.ts';
 import { encodeEntry } from '../log/item-codec.ts';
 import type { SegmentPlace, SegmentRange } from '../log/log-store.ts';
 import type { Schedule } from '../log/schedule.ts';
-import { entryAt, entryOfItem, itemsBefore, MAPPED_TYPES } from '../log/schedule.ts';
+import { entryAt, entryOfItem, itemsBefore, VIRTUAL_TYPES } from '../log/schedule.ts';
 import type { IndexedItem, IndexRange } from './mapped-items.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 import { type MappedItemPlace, timeOf, toEntryItem } from './translate.ts';
@@ -101,7 +101,7 @@ function virtualEntry({ log, segment, schedule }: ScheduledSegment, entry: numbe
     log,
     position: { segment, entry },
     created: 0,
-    type: scheduled?.kind === 'end segment' ? MAPPED_TYPES.endSegment : MAPPED_TYPES.snapshot,
+    type: scheduled?.kind === 'end segment' ? VIRTUAL_TYPES.endSegment : VIRTUAL_TYPES.snapshot,
     version: RESERVED_VERSION,
     number: itemsBefore(schedule, entry),
   });

@@ -4,7 +4,7 @@ import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { Due, Scheduler } from '../log/schedule.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { claimBucket, type MappedTable } from './bucket-claim.ts';
-import type { SegmentSizes } from './mapped-division.ts';
+import type { SegmentSizes } from './item-division.ts';
 import type { MappedLogStore } from './mapped-log-store.ts';
 
 export interface LogRegistrarDeps extends MappedTable {

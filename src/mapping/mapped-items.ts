@@ -3,6 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { Consistency, ExpiringSegment, MAX_BATCH_ITEMS, RangeOptions, SegmentPlace } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
+import type { ItemScanPart } from '../store/scan-places.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
 /** Item indexes of one log, from `from` up to but not including `to`. */
@@ -15,14 +16,6 @@ export interface IndexRange {
 export interface IndexedItem {
   readonly index: number;
   readonly item: StoredItem;
-}
-
-/** Part number `index` of the `of` parts of a scan. Parts can be read in parallel. */
-export interface ItemScanPart {
-  readonly index: number;
-  readonly of: number;
-  /** Continues after a place in the same part, see {@link LogPage}. */
-  readonly after?: string | undefined;
 }
 
 /** A log that a page of a scan found. */

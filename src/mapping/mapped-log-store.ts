@@ -24,14 +24,14 @@ import type {
   SegmentRange,
 } from '../log/log-store.ts';
 import type { Meaning } from '../log/meaning.ts';
-import { type Due, endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf, type Scheduler } from '../log/schedule.ts';
+import { type Due, endOf, entryAt, indexAfter, newestEntryOf, type Scheduler, VIRTUAL_TYPES } from '../log/schedule.ts';
 import { coveredEntries, isFrozen, type LastSnapshot, type Segment } from '../log/segment.ts';
 import { TailCount } from '../log/tail-count.ts';
 import { meaningOf } from './bucket-claim.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
+import { isVirtualDue, type SegmentSizes, segmentSizes } from './item-division.ts';
 import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
 import { LogEnds } from './log-ends.ts';
-import { isVirtualDue, type SegmentSizes, segmentSizes } from './mapped-division.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
 import { MappedSegments } from './mapped-segments.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
@@ -111,7 +111,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     if (newest === undefined) return { segments };
     const { segment } = newest;
     const complete = coveredEntries(newest) - 1;
-    const count = new TailCount(MAPPED_TYPES, complete);
+    const count = new TailCount(VIRTUAL_TYPES, complete);
     const range = { segment, from: complete + 1, to: MAX_NUMBER + 1 };
     for await (const page of this.items(log, range, CONSISTENT)) for (const item of page) count.add(item);
     const { tail } = count;
@@ -160,7 +160,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     const head = { log, position: { segment, entry }, number: count };
     const scheduled = entryAt(schedule, entry);
     if (scheduled?.kind === 'item') return { ...head, ...this.#typeOf(newest) };
-    return { ...head, type: scheduled?.kind === 'snapshot' ? MAPPED_TYPES.snapshot : MAPPED_TYPES.endSegment };
+    return { ...head, type: scheduled?.kind === 'snapshot' ? VIRTUAL_TYPES.snapshot : VIRTUAL_TYPES.endSegment };
   }
 
   async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
@@ -231,7 +231,7 @@ export class MappedLogStore implements LogStore, Scheduler {
     const entry = await this.getEntry(log, position, CONSISTENT);
     const where = { log, ...position };
     if (entry === undefined) throw new EntryNotFoundError('the entry does not exist', where);
-    if (entry.type !== MAPPED_TYPES.snapshot) {
+    if (entry.type !== VIRTUAL_TYPES.snapshot) {
       throw new ItemInvalidError('the entry is an item of the application, not a Snapshot entry', where);
     }
     const carried = carriedRef(entry);
@@ -302,7 +302,7 @@ export class MappedLogStore implements LogStore, Scheduler {
    */
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);
-    const isVirtual = ({ T }: StoredItem): boolean => T?.S !== undefined && MAPPED_TYPES.includes(T.S);
+    const isVirtual = ({ T }: StoredItem): boolean => T?.S !== undefined && VIRTUAL_TYPES.includes(T.S);
     const roots = items.filter((item) => isVirtual(item) && (item.B !== undefined || item.E !== undefined));
     const originals = items.filter((item) => !isVirtual(item)).map((item) => toApplicationItem(this.#mapping, item));
     if (roots.length > 0) await this.#books.putItems(roots);

@@ -6,8 +6,8 @@ import type { Consistency, ScanPart, SegmentReader } from '../log/log-store.ts';
 import type { Schedule } from '../log/schedule.ts';
 import { indexAfter, nextSchedule } from '../log/schedule.ts';
 import { isFrozen, type Segment } from '../log/segment.ts';
+import type { SegmentSizes } from './item-division.ts';
 import { itemSeconds } from './item-time.ts';
-import type { SegmentSizes } from './mapped-division.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 

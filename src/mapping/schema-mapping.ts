@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { parseJson } from '../codec/json.ts';
 import { MappingInvalidError, textOf } from '../errors.ts';
-import { MAPPED_TYPES } from '../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../log/schedule.ts';
 
 /**
  * How the items of an application's table become entries, without defaults and shorthands. Absent
@@ -103,7 +103,7 @@ export function parseMapping(document: unknown): SchemaMapping {
     ttl,
   };
   const names = attributeNames(mapping);
-  if ('constant' in mapping.type && MAPPED_TYPES.includes(mapping.type.constant)) {
+  if ('constant' in mapping.type && VIRTUAL_TYPES.includes(mapping.type.constant)) {
     throw invalid('type.constant', `is '${mapping.type.constant}', a type that logfold uses`);
   }
   return { ...mapping, names };

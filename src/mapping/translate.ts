@@ -17,7 +17,7 @@ import {
 import type { Entry, MutableEntry, StoredBody } from '../log/entry.ts';
 import { decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
-import { MAPPED_TYPES } from '../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../log/schedule.ts';
 import { itemSeconds } from './item-time.ts';
 import {
   attributeOf,
@@ -121,7 +121,7 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
   reader.where = { log, ...position };
   const number = reader.integer('Q');
   if (number === 0) reader.fail('Q', "is '0', but items of the application count from 1");
-  if (MAPPED_TYPES.includes(reader.string('T'))) reader.fail('T', 'is that of a virtual entry');
+  if (VIRTUAL_TYPES.includes(reader.string('T'))) reader.fail('T', 'is that of a virtual entry');
   const { type, version, ttl, body } = mapping;
   const moved: [string, AttributeValue | undefined][] = [];
   if ('attribute' in type) moved.push([type.attribute, item.T]);
@@ -195,7 +195,7 @@ function typeOf({ type }: SchemaMapping, item: StoredItem, fail: Fail): StoredAt
   if (found === undefined) return fail('type', attribute, 'is missing');
   if (found.S === undefined || found.S === '')
     return fail('type', attribute, `is ${shownAttribute(found)}, not a type`);
-  return MAPPED_TYPES.includes(found.S) ? fail('type', attribute, `is '${found.S}', a type that logfold uses`) : found;
+  return VIRTUAL_TYPES.includes(found.S) ? fail('type', attribute, `is '${found.S}', a type that logfold uses`) : found;
 }
 
 function versionOf({ version }: SchemaMapping, item: StoredItem, fail: Fail): StoredAttribute {

@@ -2,8 +2,8 @@ import { encodeValue } from '../codec/canonical.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import { type LogId, logIdFromBytes } from '../ids/log-id.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import type { ItemScanPart } from '../mapping/mapped-items.ts';
 import { type KeyNames, keyText } from '../state/items/item-key.ts';
+import type { ItemScanPart } from '../store/scan-places.ts';
 
 /** The kinds of logs of revisions: one for each item, or one for each partition key. */
 export const LOG_KINDS = ['item', 'partition'] as const;

@@ -17,3 +17,11 @@ export const scanPlaces = z.array(place).readonly();
 export function isAtEnd(places: ScanPlaces): boolean {
   return places.every((each) => each === 'end');
 }
+
+/** Part number `index` of the `of` parts of a scan. Parts can be read in parallel. */
+export interface ItemScanPart {
+  readonly index: number;
+  readonly of: number;
+  /** Continues after a place in the same part, as a page of the part names it. */
+  readonly after?: string | undefined;
+}

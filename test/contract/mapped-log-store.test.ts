@@ -20,7 +20,7 @@ import { carriedRef } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { queryNewestSegments } from '../../src/log/newest.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
 import type { MappedItems } from '../../src/mapping/mapped-items.ts';
@@ -412,7 +412,7 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     const log = await create(8);
     await tables.remove(log, 6);
     const read = allEntries(
-      readEntries({ store, types: MAPPED_TYPES }, log, { from: { segment: 0, entry: 0 }, to: 'end' }),
+      readEntries({ store, types: VIRTUAL_TYPES }, log, { from: { segment: 0, entry: 0 }, to: 'end' }),
     );
     const error = await read.catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(EntryGapError);

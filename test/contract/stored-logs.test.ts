@@ -8,7 +8,7 @@ import { nextPosition, type Position } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
 import { encodeSegment } from '../../src/log/item-codec.ts';
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
-import { entryOfItem, MAPPED_TYPES, entryAt as scheduledAt } from '../../src/log/schedule.ts';
+import { entryOfItem, entryAt as scheduledAt, VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { archiveKey } from '../../src/store/keys.ts';
@@ -92,7 +92,7 @@ function ownLogs(store: LogStore): StoredLogs {
 function mappedLogs(store: MappedLogStore, insert: (item: ReturnType<typeof orderItem>) => Promise<void>): StoredLogs {
   return {
     store,
-    types: MAPPED_TYPES,
+    types: VIRTUAL_TYPES,
     segmentOf: (log, segment) => {
       const schedule = { first: segment * SIZES.items, ...SIZES };
       return { log, segment, created: NOON + Math.max(0, schedule.first - 1), schedule };

@@ -9,7 +9,7 @@ import { findDynoxide } from '../../src/local/engine-program.ts';
 import { segmentTableInput } from '../../src/local/tables.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { decodeEntryBody } from '../../src/log/body.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { indexOfKey, logOfKey, parseMappedLog } from '../../src/mapping/key-pattern.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { readMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
@@ -161,7 +161,7 @@ describe.skipIf(findDynoxide() === undefined)('events that Castore wrote', () =>
     const range = { segment: 0, from: 0, to: 100 };
     const entries = [];
     for await (const page of store.entries(log, range, { consistent: true })) entries.push(...page);
-    const own = entries.filter(({ type }) => !MAPPED_TYPES.includes(type));
+    const own = entries.filter(({ type }) => !VIRTUAL_TYPES.includes(type));
     const { events } = await castore.orders.getEvents(ORDER);
     expect(events).toHaveLength(3);
     expect(own.map((entry) => ({ type: entry.type, payload: decodeEntryBody(entry), number: entry.number }))).toEqual(

@@ -7,7 +7,7 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { parseJson } from '../../src/codec/json.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { rootKey } from '../../src/store/keys.ts';
@@ -129,7 +129,7 @@ describe('hostile names', () => {
       tables: store,
       blobs: new MemoryBlobStore(),
       platform: nativePlatform,
-      types: MAPPED_TYPES,
+      types: VIRTUAL_TYPES,
       random: Math.random,
       now: () => NOON * 1000,
     };

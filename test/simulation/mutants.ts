@@ -992,7 +992,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'first-item-ignored',
     fault: "the first item of an application's log does not register the log",
-    edits: [{ file: 'mapping/mapped-division.ts', from: 'return index === 0 || count', to: 'return count' }],
+    edits: [{ file: 'mapping/item-division.ts', from: 'return index === 0 || count', to: 'return count' }],
   },
   {
     name: 'inferred-schedule-kept',

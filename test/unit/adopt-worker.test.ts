@@ -9,9 +9,10 @@ import {
 import { reportEvent, type SweepEvent } from '../../src/functions/function-event.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
-import type { ItemScanPart, LogPage } from '../../src/mapping/mapped-items.ts';
+import type { LogPage } from '../../src/mapping/mapped-items.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY } from '../../src/store/keys.ts';
+import type { ItemScanPart } from '../../src/store/scan-places.ts';
 import { type AdoptDeps, type AdoptOptions, adoptLogs } from '../../src/workers/adopt/adopt-logs.ts';
 import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';

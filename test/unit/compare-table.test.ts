@@ -5,9 +5,9 @@ import { appendsEntry } from '../../src/feed/feed-entry.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { plainItem, type StoredAttribute } from '../../src/log/attribute.ts';
-import type { ItemScanPart } from '../../src/mapping/mapped-items.ts';
 import type { SourceItems } from '../../src/revisions/source-table.ts';
 import { COMPARE_KEY } from '../../src/store/keys.ts';
+import type { ItemScanPart } from '../../src/store/scan-places.ts';
 import { ownedItem, RevisedTable } from '../support/stores/revised-table.ts';
 
 const SETTLE = 300;

@@ -5,8 +5,8 @@ import { fromLambdaRecord } from '../../src/functions/stream-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { DivisionSettings } from '../../src/log/division-policy.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
-import { mappedDivisionOf } from '../../src/mapping/mapped-division.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
+import { mappedDivisionOf } from '../../src/mapping/item-division.ts';
 import type { SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
@@ -49,7 +49,7 @@ class DividedOrders extends MappedLogs {
     const { blobs, store: tables } = this;
     const division = mappedDivisionOf(settings);
     const stores = { tables, scheduler: tables, blobs };
-    this.deps = testDeployment({ ...stores, types: MAPPED_TYPES, reducer: counting, now: () => this.nowMs, division });
+    this.deps = testDeployment({ ...stores, types: VIRTUAL_TYPES, reducer: counting, now: () => this.nowMs, division });
   }
 
   async divide(log: LogId): Promise<JobResult['outcome'][]> {
@@ -103,7 +103,7 @@ async function asking(records: readonly StreamRecord[], settings: DivisionSettin
   const { batchItemFailures } = await route(
     {
       queue: { send: async ({ body }) => void jobs.push(decodeJob(body)) },
-      types: MAPPED_TYPES,
+      types: VIRTUAL_TYPES,
       mapping: ORDERS,
       division: mappedDivisionOf(settings),
       report: (_, error) => errors.push(error),

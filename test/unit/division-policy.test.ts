@@ -10,7 +10,7 @@ import {
   type MeasuredTail,
   NO_DIVISION,
 } from '../../src/log/division-policy.ts';
-import { MAPPED_DIVISION, mappedDivisionOf, segmentSizes } from '../../src/mapping/mapped-division.ts';
+import { MAPPED_DIVISION, mappedDivisionOf, segmentSizes } from '../../src/mapping/item-division.ts';
 
 const tailOf = (tail: Partial<MeasuredTail>): MeasuredTail => ({
   snapshot: 0,

@@ -9,10 +9,10 @@ import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
+import { segmentSizes } from '../../src/mapping/item-division.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
-import { segmentSizes } from '../../src/mapping/mapped-division.ts';
 import { loadRoot } from '../../src/snapshot/snapshots.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
@@ -137,7 +137,7 @@ describe('the stream function with a feed', () => {
     const registrar = new LogRegistrar({ store: logs.store, blobs, table: 'orders', mapping: ORDERS });
     const schedule = segmentSizes({ snapshotEvery: { entries: 5 }, segmentEvery: { entries: 10 } });
     stream.deps = {
-      types: MAPPED_TYPES,
+      types: VIRTUAL_TYPES,
       mapping: ORDERS,
       endAt: (log, index) => registrar.endAt(log, index, schedule),
     };

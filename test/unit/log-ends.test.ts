@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { formatPosition } from '../../src/ids/position.ts';
 import { queryNewest } from '../../src/log/newest.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { LogEnds } from '../../src/mapping/log-ends.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
 import { NOON, recordRequests, unarchived } from '../support/logs.ts';
@@ -16,7 +16,7 @@ describe('the end of a mapped log', () => {
     for (let index = 0; index < 25; index++) {
       if (index > 0) await logs.append(log, 1);
       const end = await logs.store.endAt(log, index);
-      const source = { store: unarchived(logs.store), types: MAPPED_TYPES };
+      const source = { store: unarchived(logs.store), types: VIRTUAL_TYPES };
       expect(end).toEqual((await queryNewest(source, log, { consistent: true })).position);
       ends.push(end === undefined ? '' : formatPosition(end));
     }

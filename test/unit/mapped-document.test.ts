@@ -4,7 +4,7 @@ import { Logs } from '../../src/client/logs.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
 import { type Position, START } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
@@ -29,7 +29,7 @@ class LiveOrders extends MappedLogs {
       this.downloads.push(name);
       return effect();
     });
-    const process = { types: MAPPED_TYPES, parseLog: textLogId, now: () => this.nowMs, newLogId: () => this.log };
+    const process = { types: VIRTUAL_TYPES, parseLog: textLogId, now: () => this.nowMs, newLogId: () => this.log };
     const logs = new Logs(testDeployment({ tables, blobs, ...process }));
     return logs.open(log, { reducer: versionedSheet(1) });
   }
@@ -37,7 +37,7 @@ class LiveOrders extends MappedLogs {
   /** Completes the snapshot at a position, as the pipeline does. */
   async snapshot(segment: number, entry: number): Promise<void> {
     const { store: tables, log } = this;
-    const deps = testDeployment({ tables, blobs: this.#blobs, types: MAPPED_TYPES });
+    const deps = testDeployment({ tables, blobs: this.#blobs, types: VIRTUAL_TYPES });
     const result = await completeSnapshot(deps, { kind: 'snapshot', log, position: { segment, entry } });
     expect(result.outcome).toBe('built');
   }
@@ -106,17 +106,17 @@ test('a document of a mapped log shows its past, from the nearest snapshot', asy
     const range = { segment, from: 0, to: 100 };
     for await (const page of orders.store.entries(orders.log, range, { consistent: true })) entries.push(...page);
   }
-  const snapshots = entries.filter(({ type }) => type === MAPPED_TYPES.snapshot);
+  const snapshots = entries.filter(({ type }) => type === VIRTUAL_TYPES.snapshot);
   for (const { position } of snapshots) await orders.snapshot(position.segment, position.entry);
   expect(snapshots.length).toBeGreaterThan(2);
   let items = 0;
   let nearest: Position | undefined;
   for (const { type, position } of entries) {
-    if (type === MAPPED_TYPES.snapshot && items > 0) nearest = position;
+    if (type === VIRTUAL_TYPES.snapshot && items > 0) nearest = position;
     const state = await document.at(position);
     expect(state.snapshot ?? START).toEqual(nearest ?? START);
     expect(await Array.fromAsync(sheetRows(sheetOf(state.draft)))).toEqual(values(items));
-    if (!MAPPED_TYPES.includes(type)) items++;
+    if (!VIRTUAL_TYPES.includes(type)) items++;
   }
   expect((await document.at(new Date(0))).position).toEqual(START);
   const newest = await document.at(new Date((NOON + 3600) * 1000));

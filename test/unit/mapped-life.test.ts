@@ -7,7 +7,7 @@ import type { Entry } from '../../src/log/entry.ts';
 import type { LogReader } from '../../src/log/log-store.ts';
 import { tailStart } from '../../src/log/query.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
@@ -48,7 +48,7 @@ class MappedLife extends MappedLogs {
       store,
       blobs,
       platform: nativePlatform,
-      types: MAPPED_TYPES,
+      types: VIRTUAL_TYPES,
       reducer: versionedSheet(1),
       now: () => this.nowMs,
       random: Math.random,
@@ -86,7 +86,7 @@ class MappedLife extends MappedLogs {
 
   async wholeLog(log: LogId): Promise<Entry[]> {
     const from = { segment: 0, entry: 0 };
-    return allEntries(readEntries({ store: this.reader, types: MAPPED_TYPES }, log, { from, to: 'end' }));
+    return allEntries(readEntries({ store: this.reader, types: VIRTUAL_TYPES }, log, { from, to: 'end' }));
   }
 
   async stateHash(log: LogId, at?: Position): Promise<string> {

@@ -4,7 +4,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON, recordRequests } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
@@ -69,7 +69,7 @@ describe('a mapped log', () => {
       for (let index = 0; index < lost + 3; index++) if (index !== lost) logs.items.insert(orderItem(log, index));
       await logs.store.register(log, sizes);
       for (let rangeEntries = 1; rangeEntries <= 8; rangeEntries++) {
-        const source = { store: logs.store, types: MAPPED_TYPES, rangeEntries };
+        const source = { store: logs.store, types: VIRTUAL_TYPES, rangeEntries };
         const reading = allEntries(readEntries(source, log, { from: START, to: 'end' }));
         await expect(reading, `item ${lost}, ranges of ${rangeEntries}`).rejects.toThrow(EntryGapError);
       }
@@ -163,7 +163,7 @@ describe('a mapped log', () => {
     const { store } = logs;
     const range = { from: START, to: 'end' } as const;
     for (const reader of [store, testDeployment({ tables: store, blobs: new MemoryBlobStore() }).store]) {
-      const reading = Array.fromAsync(readEntries({ store: reader, types: MAPPED_TYPES }, log, range));
+      const reading = Array.fromAsync(readEntries({ store: reader, types: VIRTUAL_TYPES }, log, range));
       const reason = `an entry is missing: ${named.replace('ID', log)}`;
       await expect(reading).rejects.toMatchObject({ code: 'ENTRY_GAP', log, segment: 0, entry, reason });
     }

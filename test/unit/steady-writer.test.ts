@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
+import { mappedDivisionOf } from '../../src/mapping/item-division.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
-import { mappedDivisionOf } from '../../src/mapping/mapped-division.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
@@ -255,7 +255,7 @@ describe('beside an application that appends before each of its requests', () =>
       tables,
       store: testDeployment({ tables, blobs: watched }).store,
       blobs: watched,
-      types: MAPPED_TYPES,
+      types: VIRTUAL_TYPES,
       scheduler: mapped,
       division: mappedDivisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 10 }),
       queue: { send: async () => undefined },

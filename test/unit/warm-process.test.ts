@@ -3,10 +3,10 @@ import { Logs } from '../../src/client/logs.ts';
 import { StoreUnavailableError } from '../../src/errors.ts';
 import { streamFunction } from '../../src/functions/stream-function.ts';
 import { START } from '../../src/ids/position.ts';
-import { MAPPED_TYPES } from '../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
+import { segmentSizes } from '../../src/mapping/item-division.ts';
 import { keyOf } from '../../src/mapping/key-pattern.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
-import { segmentSizes } from '../../src/mapping/mapped-division.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
@@ -61,7 +61,7 @@ const PROCESSES: readonly (readonly [string, (intercept: Interceptor) => Promise
       const published: number[] = [];
       const run = streamFunction({
         queue: { send: (message) => intercept('send', async () => void message) },
-        types: MAPPED_TYPES,
+        types: VIRTUAL_TYPES,
         mapping: ORDERS,
         endAt: (log, index) => registrar.endAt(log, index, schedule),
         feed,

@@ -12,12 +12,12 @@ import { indexOfKey, keyOf, logOfKey, maxIndex, partitionKeyOf, sortKeyOf } from
 import {
   type IndexedItem,
   type IndexRange,
-  type ItemScanPart,
   type LogPage,
   type MappedItems,
   ttlOf,
 } from '../../mapping/mapped-items.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
+import type { ItemScanPart } from '../../store/scan-places.ts';
 import { type ChangedItem, type ChangingSegment, changeTogether } from './changes-together.ts';
 import { DynamoDbRequests, type Meter } from './requests.ts';
 

@@ -2,8 +2,8 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { decodeItemLine, encodeItemLine } from '../../archive/item-line.ts';
 import { type Item, plainItem, type StoredItem } from '../../log/attribute.ts';
 import { storedItems } from '../../log/item-json.ts';
-import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import type { SourceItems, SourcePage } from '../../revisions/source-table.ts';
+import type { ItemScanPart } from '../../store/scan-places.ts';
 import { DynamoDbRequests, type Meter } from './requests.ts';
 
 export interface DynamoDbSourceItemsOptions {

@@ -6,7 +6,7 @@ import type { GroupStore } from '../../feed/group-store.ts';
 import { type ParseLog, parseLogId } from '../../ids/log-id.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
 import type { LogStore } from '../../log/log-store.ts';
-import { MAPPED_TYPES } from '../../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../log/schedule.ts';
 import { type MappedTable, requireClaim, requireMappedBooks } from '../../mapping/bucket-claim.ts';
 import { parseMappedLog } from '../../mapping/key-pattern.ts';
 import { LogRegistrar } from '../../mapping/log-registrar.ts';
@@ -84,7 +84,7 @@ export function openStores<Blobs extends BlobStore>(deployment: Deployment<Blobs
     ...deployment,
     ...shared,
     ...withTables(logs),
-    types: MAPPED_TYPES,
+    types: VIRTUAL_TYPES,
     parseLog: (text) => parseMappedLog(mapping, text),
     mapped: { table, mapping, items, registrar: new LogRegistrar({ store: logs, blobs, table, mapping }) },
   };

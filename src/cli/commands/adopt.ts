@@ -1,7 +1,7 @@
 import { type LogfoldError, printable, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
-import { segmentSizes } from '../../mapping/mapped-division.ts';
+import { segmentSizes } from '../../mapping/item-division.ts';
 import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
 import { count } from '../../workers/jobs/report.ts';

@@ -6,7 +6,7 @@ import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
 import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, type RecordedTable, runPipeline } from '../../local/pipeline.ts';
 import { divides, REVISIONS_DIVISION } from '../../log/division-policy.ts';
-import { segmentSizes } from '../../mapping/mapped-division.ts';
+import { segmentSizes } from '../../mapping/item-division.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { LOG_KINDS, type SourceTable } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';

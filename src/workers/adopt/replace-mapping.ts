@@ -5,7 +5,7 @@ import { ItemInvalidError, LogNotFoundError, MappingDiffersError } from '../../e
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
-import { MAPPED_TYPES } from '../../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../log/schedule.ts';
 import type { Segment } from '../../log/segment.ts';
 import {
   type MappedTable,
@@ -139,7 +139,7 @@ async function compareArchive(
 }
 
 function isVirtual({ T }: Item): boolean {
-  return T !== undefined && 'S' in T && MAPPED_TYPES.includes(T.S);
+  return T !== undefined && 'S' in T && VIRTUAL_TYPES.includes(T.S);
 }
 
 /** The position of an entry does not depend on the parts of a mapping that may change. */

@@ -10,7 +10,7 @@ import { readKeys, type StreamRecord } from './route-stream-records.ts';
 const LOGS_AT_A_TIME = 50;
 
 /** The logs of an application's table. */
-export interface MappedEnds {
+export interface ItemEnds {
   readonly mapping: SchemaMapping;
   /**
    * The newest entry that exists because the item with this index does. Undefined if the log is not
@@ -26,10 +26,10 @@ export interface MappedEnds {
  */
 export async function endsOfRecords(
   records: readonly StreamRecord[],
-  table: MappedEnds | undefined,
+  table: ItemEnds | undefined,
 ): Promise<LogPosition[]> {
   const inserted = records.filter(({ eventName }) => eventName === 'INSERT');
-  return table === undefined ? endsOfKeys(inserted) : mappedEnds(inserted, table);
+  return table === undefined ? endsOfKeys(inserted) : endsOfItems(inserted, table);
 }
 
 function endsOfKeys(records: readonly StreamRecord[]): LogPosition[] {
@@ -45,7 +45,7 @@ function endsOfKeys(records: readonly StreamRecord[]): LogPosition[] {
   return Array.from(ends, ([log, position]) => ({ log, position }));
 }
 
-async function mappedEnds(records: readonly StreamRecord[], { mapping, endAt }: MappedEnds): Promise<LogPosition[]> {
+async function endsOfItems(records: readonly StreamRecord[], { mapping, endAt }: ItemEnds): Promise<LogPosition[]> {
   const newest = new Map<LogId, number>();
   for (const { keys } of records) {
     const log = unlessUnfit(() => logOfKey(mapping, keys));

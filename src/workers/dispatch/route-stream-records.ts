@@ -6,8 +6,8 @@ import { asksAt, type DivisionPolicy, divides, NO_DIVISION } from '../../log/div
 import type { ReservedTypes } from '../../log/entry.ts';
 import { ItemReader } from '../../log/item-reader.ts';
 import { itemBytes } from '../../log/item-size.ts';
+import { asksAtIndex } from '../../mapping/item-division.ts';
 import { indexOfKey, logOfKey } from '../../mapping/key-pattern.ts';
-import { asksAtIndex } from '../../mapping/mapped-division.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import {
   type DivideJob,
@@ -107,7 +107,7 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
 function toJob(deps: RouteDeps, record: StreamRecord): Routed | undefined {
   const { types, division = NO_DIVISION, mapping, isFed = false } = deps;
   if (record.eventName !== 'INSERT') return undefined;
-  if (mapping !== undefined) return askForMapped({ mapping, division }, record);
+  if (mapping !== undefined) return askForItem({ mapping, division }, record);
   // Only type and keys are checked. A malformed entry must not hold up the shard; the jobs of its
   // log report it.
   const isDivided = divides(division);
@@ -141,7 +141,7 @@ function askToDivide(division: DivisionPolicy, record: StreamRecord): Routed | u
  * The divide job that an item of a mapped log asks for.
  * @throws ItemInvalidError if its key does not fit the mapping
  */
-function askForMapped(
+function askForItem(
   { mapping, division }: { readonly mapping: SchemaMapping; readonly division: DivisionPolicy },
   record: StreamRecord,
 ): Routed | undefined {

@@ -7,7 +7,7 @@ import { epochSeconds } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
 import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
-import { MAPPED_TYPES } from '../../log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../log/schedule.ts';
 import { changedMeanwhile, type Segment } from '../../log/segment.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { requireSegment } from './segment-state.ts';
@@ -125,7 +125,7 @@ async function stillExpires(tables: RestoreTarget, place: SegmentPlace): Promise
  */
 function isWithoutRoot(archived: StoredItem, present: StoredItem, { schedule }: Segment): boolean {
   const hasRoot = ({ B, E }: StoredItem): boolean => B !== undefined || E !== undefined;
-  return schedule !== undefined && archived.T?.S === MAPPED_TYPES.snapshot && hasRoot(archived) && !hasRoot(present);
+  return schedule !== undefined && archived.T?.S === VIRTUAL_TYPES.snapshot && hasRoot(archived) && !hasRoot(present);
 }
 
 async function itemsByNumber(

@@ -38,7 +38,7 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
       advice: REPLACE_ADVICE,
     });
   }
-  if (isCovered(found, next, next && (await newestOfMapped(tables, next)))) return found;
+  if (isCovered(found, next, next && (await newestOfScheduled(tables, next)))) return found;
   if (next === undefined && found.schedule !== undefined) {
     const { items } = found.schedule;
     throw new SegmentStateError(`the segment is open: it ends when it has ${items} item${items === 1 ? '' : 's'}`, {
@@ -63,7 +63,7 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
 }
 
 /** The newest complete snapshot of a scheduled log, if the next segment has none. */
-async function newestOfMapped(
+async function newestOfScheduled(
   tables: TableReader,
   { log, lastSnapshot, schedule }: Segment,
 ): Promise<Position | undefined> {

@@ -1,5 +1,5 @@
-import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
+import type { ItemScanPart } from '../../store/scan-places.ts';
 import { isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
 import { countMetric, type Report, secondsMetric } from '../jobs/report.ts';
 import { type CompareNote, FirstLooks, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';

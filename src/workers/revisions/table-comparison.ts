@@ -8,12 +8,12 @@ import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { START } from '../../ids/position.ts';
 import { type Item, plainItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
-import type { ItemScanPart } from '../../mapping/mapped-items.ts';
 import { gapRevision } from '../../revisions/new-revisions.ts';
 import { MAX_SOURCE_KEYS, type SourceItems } from '../../revisions/source-table.ts';
 import { canonicalItem } from '../../state/items/canonical-item.ts';
 import { itemKey } from '../../state/items/item-key.ts';
 import { type ItemsState, lastRevisions, liveItems, sourceTableOf } from '../../state/items/reducer.ts';
+import type { ItemScanPart } from '../../store/scan-places.ts';
 import { inAdvance } from '../../tree/read.ts';
 import type { RevisionLogs } from './revision-logs.ts';
 

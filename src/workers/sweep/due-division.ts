@@ -4,7 +4,7 @@ import { type DivisionPolicy, divides, isSegmentDue, isSnapshotDue, NO_DIVISION 
 import type { ReservedTypes } from '../../log/entry.ts';
 import { coveredEntries, isFrozen, type Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
-import { isVirtualDue } from '../../mapping/mapped-division.ts';
+import { isVirtualDue } from '../../mapping/item-division.ts';
 import { createdOf, type Finder, isYoung, type SweptLog, type Youth } from './finder.ts';
 
 interface DueDivisionOptions extends Youth {

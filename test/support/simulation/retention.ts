@@ -1,7 +1,7 @@
 import { type LogfoldError, SegmentStateError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { type DivisionPolicy, divisionOf, MIN_DIVISION_BYTES } from '../../../src/log/division-policy.ts';
-import { mappedDivisionOf, segmentSizes } from '../../../src/mapping/mapped-division.ts';
+import { mappedDivisionOf, segmentSizes } from '../../../src/mapping/item-division.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { adoptLogs } from '../../../src/workers/adopt/adopt-logs.ts';
 import { describeJob, encodeJob, type Job } from '../../../src/workers/jobs/job.ts';

@@ -7,7 +7,7 @@ import { type DivisionPolicy, NO_DIVISION } from '../../../src/log/division-poli
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../../src/log/entry.ts';
 import type { EntryPlace } from '../../../src/log/item-codec.ts';
 import type { LogReader, LogStore } from '../../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../../src/log/schedule.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import type { SheetEdit } from '../../../src/state/spreadsheet/reducer.ts';
@@ -127,7 +127,7 @@ export class World {
     const memory = new MemoryLogStore({ pageItems: 7 });
     this.mapped = schema && new MappedTables({ schema, random, now, onRecord, onGone });
     this.tables = this.mapped ?? new RecordedLogStore({ inner: memory, random, now, onRecord, onGone });
-    this.types = this.mapped === undefined ? RESERVED_TYPES : MAPPED_TYPES;
+    this.types = this.mapped === undefined ? RESERVED_TYPES : VIRTUAL_TYPES;
     this.store = testDeployment({ tables: this.tables, blobs: this.blobs }).store;
     this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
     this.rangeEntries = random.pick([undefined, 2, 5]);

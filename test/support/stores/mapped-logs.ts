@@ -1,6 +1,6 @@
 import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
 import type { Item } from '../../../src/log/attribute.ts';
-import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../../src/log/schedule.ts';
 import { keyOf } from '../../../src/mapping/key-pattern.ts';
 import { MappedLogStore } from '../../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
@@ -70,5 +70,5 @@ export class MappedLogs {
 
 /** Dependencies of the jobs of mapped logs. The jobs that they send are dropped. */
 export function mappedDeps(tables: MappedLogStore, blobs: BlobStore): JobDeps {
-  return testDeployment({ tables, blobs, types: MAPPED_TYPES, queue: { send: async () => undefined } });
+  return testDeployment({ tables, blobs, types: VIRTUAL_TYPES, queue: { send: async () => undefined } });
 }

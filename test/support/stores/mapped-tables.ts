@@ -6,7 +6,7 @@ import type { Item, StoredItem } from '../../../src/log/attribute.ts';
 import type { Entry, EntryHead } from '../../../src/log/entry.ts';
 import { decodeEntryHead, type EntryPlace } from '../../../src/log/item-codec.ts';
 import type { Consistency, LogReader, LogStore, SegmentRange } from '../../../src/log/log-store.ts';
-import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../../src/log/schedule.ts';
 import type { MappedItems } from '../../../src/mapping/mapped-items.ts';
 import { MappedLogStore, type MappedLogStoreOptions } from '../../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
@@ -173,7 +173,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
       if (type === ITEM) positions.set(next, place);
     };
     for (const item of this.application.written(log)) {
-      if (next === 0) add(MAPPED_TYPES.snapshot, item.index === 0, item);
+      if (next === 0) add(VIRTUAL_TYPES.snapshot, item.index === 0, item);
       // A missing item leaves its place empty, and those of the virtual entries after it.
       while (next <= item.index) {
         const schedule = schedules[position.segment] ?? schedules.at(-1);
@@ -183,13 +183,13 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
         next++;
         inSegment++;
         if (inSegment < schedule.items && inSegment % schedule.snapshotEvery === 0)
-          add(MAPPED_TYPES.snapshot, isThere, item);
+          add(VIRTUAL_TYPES.snapshot, isThere, item);
         if (inSegment < schedule.items) continue;
-        add(MAPPED_TYPES.endSegment, isThere, item);
+        add(VIRTUAL_TYPES.endSegment, isThere, item);
         Object.assign(position, { segment: position.segment + 1, entry: 0 });
         inSegment = 0;
         // The Snapshot entry of a segment also exists with the item after it.
-        add(MAPPED_TYPES.snapshot, isThere || next === item.index, item);
+        add(VIRTUAL_TYPES.snapshot, isThere || next === item.index, item);
       }
     }
     return numbered;
@@ -197,7 +197,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
 
   #checkShown({ log, position, type, number }: ShownEntry): void {
     const place = formatPosition(position);
-    const isVirtual = type !== undefined && MAPPED_TYPES.includes(type);
+    const isVirtual = type !== undefined && VIRTUAL_TYPES.includes(type);
     const shown = isVirtual ? `${type} ${number}` : `${ITEM} ${Number(number) - 1}`;
     const expected = this.#count(log).at.get(place);
     if (shown !== expected) throw new Error(`a read of '${log}' shows ${shown} at ${place}, where ${expected} belongs`);

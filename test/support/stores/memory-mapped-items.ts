@@ -8,12 +8,12 @@ import { indexOfKey, keyOf, logOfKey } from '../../../src/mapping/key-pattern.ts
 import {
   type IndexedItem,
   type IndexRange,
-  type ItemScanPart,
   type LogPage,
   type MappedItems,
   ttlOf,
 } from '../../../src/mapping/mapped-items.ts';
 import type { SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
+import type { ItemScanPart } from '../../../src/store/scan-places.ts';
 import type { MemoryLogStore } from './memory-log-store.ts';
 import { type ItemPlace, MemoryTable, partOf } from './memory-table.ts';
 

@@ -1,8 +1,8 @@
 import { encodeItemLine } from '../../../src/archive/item-line.ts';
 import { type Item, plainItem } from '../../../src/log/attribute.ts';
 import { checkWriteSize } from '../../../src/log/item-size.ts';
-import type { ItemScanPart } from '../../../src/mapping/mapped-items.ts';
 import type { SourceItems, SourcePage } from '../../../src/revisions/source-table.ts';
+import type { ItemScanPart } from '../../../src/store/scan-places.ts';
 import { partOf } from './memory-table.ts';
 
 export interface MemorySourceItemsOptions {

@@ -5,7 +5,7 @@ import { START } from '../../../src/ids/position.ts';
 import type { Item } from '../../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { readEntries } from '../../../src/log/read-entries.ts';
-import { MAPPED_TYPES } from '../../../src/log/schedule.ts';
+import { VIRTUAL_TYPES } from '../../../src/log/schedule.ts';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
 import { LogRegistrar } from '../../../src/mapping/log-registrar.ts';
 import { isMappingName, parseMapping, readMapping, type SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
@@ -58,7 +58,7 @@ export const MAPPINGS: Cases = {
       const logs = new MappedLogs();
       const log = await logs.create(14);
       const blobs = new MemoryBlobStore(() => 0);
-      const deps = testDeployment({ tables: logs.store, blobs, types: MAPPED_TYPES });
+      const deps = testDeployment({ tables: logs.store, blobs, types: VIRTUAL_TYPES });
       const { root } = await buildState(deps, log, { at: { segment: 1, entry: 0 } });
       const build = (only: 'beginning' | Root) => buildState(deps, log, { at: { segment: 1, entry: 3 }, only });
       const replace = (overrides: Item) => {
@@ -76,7 +76,7 @@ export const MAPPINGS: Cases = {
       const logs = new MappedLogs();
       const log = await logs.create(7);
       const blobs = new MemoryBlobStore(() => 0);
-      const deps = testDeployment({ tables: logs.store, blobs, types: MAPPED_TYPES, now: () => 0 });
+      const deps = testDeployment({ tables: logs.store, blobs, types: VIRTUAL_TYPES, now: () => 0 });
       await completeSnapshot(deps, { kind: 'snapshot', log, position: { segment: 0, entry: 6 } });
       for (const index of [0, 1, 2, 3, 4, 5, 6]) logs.items.delete(orderItem(log, index));
       await refused(() => loadState(deps, log));
@@ -93,7 +93,9 @@ export const MAPPINGS: Cases = {
       const log = await logs.create(7);
       const { store } = logs;
       const read = (of: LogId) =>
-        Array.fromAsync(readEntries({ store, types: MAPPED_TYPES }, of, { from: START, to: { segment: 0, entry: 6 } }));
+        Array.fromAsync(
+          readEntries({ store, types: VIRTUAL_TYPES }, of, { from: START, to: { segment: 0, entry: 6 } }),
+        );
       logs.items.delete(orderItem(log, 2));
       await refused(() => read(log));
       await read(await logs.create(7));

@@ -31,7 +31,7 @@ import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
 import { MAX_METADATA_BYTES, storableMetadata } from '../../../src/log/metadata.ts';
 import { checkMutations } from '../../../src/log/mutation.ts';
 import { assertPosition } from '../../../src/log/newest.ts';
-import { mappedDivisionOf } from '../../../src/mapping/mapped-division.ts';
+import { mappedDivisionOf } from '../../../src/mapping/item-division.ts';
 import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
 import { FrozenState } from '../../../src/state/frozen-state.ts';

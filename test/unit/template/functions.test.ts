@@ -6,7 +6,7 @@ import * as environment from '../../../handlers/environment.ts';
 import { BUILT_IN_REDUCERS } from '../../../src/adapters/platform/reducer-module.ts';
 import { DIVISION, divides } from '../../../src/log/division-policy.ts';
 import { choicesIn, numberIn } from '../../../src/log/settings.ts';
-import { MAPPED_DIVISION } from '../../../src/mapping/mapped-division.ts';
+import { MAPPED_DIVISION } from '../../../src/mapping/item-division.ts';
 import { RETENTION } from '../../../src/retention/retention-policy.ts';
 import { allows, type DeployedFunction, deployedFunctions } from '../../support/deployed/deployed-functions.ts';
 import {
