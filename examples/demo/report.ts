@@ -1,6 +1,6 @@
 import Table from 'cli-table3';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
-import type { Replayed } from '../../src/workers/inspect/replay.ts';
+import type { Replayed } from '../../src/workers/audit/replay.ts';
 import { count, formatBytes } from '../../src/workers/jobs/report.ts';
 import type { SnapshotTotals } from './audit.ts';
 import type { Comparison } from './plain-sheet.ts';

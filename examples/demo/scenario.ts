@@ -5,7 +5,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
-import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
+import { type Replayed, replay } from '../../src/workers/audit/replay.ts';
 import { type Actors, Choices } from './actors.ts';
 import { rootAt, totalSnapshots } from './audit.ts';
 import {

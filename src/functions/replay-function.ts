@@ -7,7 +7,7 @@ import type { ReservedTypes } from '../log/entry.ts';
 import { assertPosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
 import { logIdSchema } from '../store/log-id-schema.ts';
-import { type PartlyReplayed, type Replayed, replayPart } from '../workers/inspect/replay.ts';
+import { type PartlyReplayed, type Replayed, replayPart } from '../workers/audit/replay.ts';
 import type { ReplayEvent } from './function-event.ts';
 import { deadlineOf, type Invocation, parseEvent } from './invocation.ts';
 

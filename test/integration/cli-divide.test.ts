@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
-import type { LogStatus } from '../../src/workers/inspect/status.ts';
+import type { LogStatus } from '../../src/workers/audit/status.ts';
 import { CliPlace } from '../support/cli-place.ts';
 
 let place: CliPlace;

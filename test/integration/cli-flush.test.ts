@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
-import type { LogStatus } from '../../src/workers/inspect/status.ts';
+import type { LogStatus } from '../../src/workers/audit/status.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, refusalOf } from '../support/cli-place.ts';
 import { Random } from '../support/models/random.ts';

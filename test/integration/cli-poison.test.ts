@@ -4,7 +4,7 @@ import type { Value } from '../../src/codec/value.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import type { Stop } from '../../src/snapshot/stop.ts';
-import type { LogStatus } from '../../src/workers/inspect/status.ts';
+import type { LogStatus } from '../../src/workers/audit/status.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { Random } from '../support/models/random.ts';

@@ -21,7 +21,7 @@ import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import type { AdoptResult } from '../../src/workers/adopt/adopt-logs.ts';
-import { logStatus } from '../../src/workers/inspect/status.ts';
+import { logStatus } from '../../src/workers/audit/status.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import { lambdaContext, streamEvent } from '../support/deployed/lambda-events.ts';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Position } from '../../src/ids/position.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/reducer.ts';
 import { isStateFlushed } from '../../src/state/state.ts';
-import { replay } from '../../src/workers/inspect/replay.ts';
+import { replay } from '../../src/workers/audit/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetModel, sheetEdits } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';

@@ -603,7 +603,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'last-root-unverified',
     fault: 'verify does not look at the entry that Last Snapshot names if that entry carries no root',
     test: 'test/unit/verify.test.ts',
-    edits: [{ file: 'workers/inspect/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
+    edits: [{ file: 'workers/audit/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
   },
   {
     name: 'meta-not-copied',
@@ -719,7 +719,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/replay-continuations.test.ts',
     edits: [
       {
-        file: 'workers/inspect/replay.ts',
+        file: 'workers/audit/replay.ts',
         from: '    if (replayed !== stored) {\n',
         to: '    if (replayed === stored + stored) {\n',
       },
@@ -1168,7 +1168,7 @@ export const MUTANTS: readonly Mutant[] = [
     project: 'sources',
     edits: [
       {
-        file: 'workers/inspect/verify.ts',
+        file: 'workers/audit/verify.ts',
         from: '    if (changed === undefined) return;\n',
         to: '    if (changed === undefined || present > 0) return;\n',
       },

@@ -7,9 +7,9 @@ import type { Item } from '../../src/log/attribute.ts';
 import { entryPlace } from '../../src/log/item-codec.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archiveKey, archivePrefix } from '../../src/store/keys.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { collectLog } from '../../src/workers/gc/collect.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
 import {
   type ArchiveJob,
   type ArchivePart,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
 import { chunkPrefix, collectedKey, condemnedKey, logPrefix, rootKey } from '../../src/store/keys.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/gc/collect.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
 import {

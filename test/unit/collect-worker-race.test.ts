@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import type { CollectOptions } from '../../src/workers/gc/collect.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';

@@ -6,8 +6,8 @@ import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { BlobLockedError } from '../../src/errors.ts';
 import type { BlobInfo } from '../../src/store/blob-store.ts';
 import { bodyKey, bodyPrefix, chunkPrefix, condemnedKey, logPrefix, parseKey } from '../../src/store/keys.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import { readCondemned, writeCollected } from '../../src/workers/gc/collection-record.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   beginUpload,

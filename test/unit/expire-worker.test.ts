@@ -4,7 +4,7 @@ import { writeUnits } from '../../src/log/item-size.ts';
 import { expiresAt } from '../../src/log/segment.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { condemnedKey } from '../../src/store/keys.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import type { ExpireJob } from '../../src/workers/jobs/job.ts';
 import {
   type ExpireDeps,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { listSnapshots } from '../../src/workers/audit/list-snapshots.ts';
 import { writeCollected } from '../../src/workers/gc/collection-record.ts';
-import { listSnapshots } from '../../src/workers/inspect/list-snapshots.ts';
 import { DAMAGED_ROOT } from '../support/damage.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';

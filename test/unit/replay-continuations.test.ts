@@ -6,7 +6,7 @@ import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { FoldWatch } from '../../src/snapshot/fold.ts';
 import { bufferedEdits, encodeRoot } from '../../src/snapshot/root.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
-import { replay } from '../../src/workers/inspect/replay.ts';
+import { replay } from '../../src/workers/audit/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { collectAfterEachGrace } from '../support/gc-scenario.ts';

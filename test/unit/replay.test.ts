@@ -3,7 +3,7 @@ import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { logPrefix } from '../../src/store/keys.ts';
-import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
+import { type Replayed, replay } from '../../src/workers/audit/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { collectAfterEachGrace, refill } from '../support/gc-scenario.ts';
 import { NOTE, versionedSheet } from '../support/models/versioned-sheet.ts';

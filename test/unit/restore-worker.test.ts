@@ -5,7 +5,7 @@ import { writeUnits } from '../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
 import { expiresAt } from '../../src/log/segment.ts';
 import { planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import {
   type RestoreOptions,

@@ -6,8 +6,8 @@ import { keyOfProgress, listProgress, type Progress } from '../../src/snapshot/p
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
+import { verify } from '../../src/workers/audit/verify.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
-import { verify } from '../../src/workers/inspect/verify.ts';
 import {
   continuationDeduplicationId,
   decodeJob,

@@ -5,7 +5,7 @@ import { parseLogId } from '../../src/ids/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { allLogs, logStatus, logsByAge, segmentStatuses } from '../../src/workers/inspect/status.ts';
+import { allLogs, logStatus, logsByAge, segmentStatuses } from '../../src/workers/audit/status.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { expired, expiredEntries, expiring } from '../support/segments.ts';

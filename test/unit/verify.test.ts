@@ -3,7 +3,7 @@ import { parseLogId } from '../../src/ids/log-id.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { describeProblem, type Problem, verify } from '../../src/workers/inspect/verify.ts';
+import { describeProblem, type Problem, verify } from '../../src/workers/audit/verify.ts';
 import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';

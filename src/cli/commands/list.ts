@@ -2,7 +2,7 @@ import pLimit from 'p-limit';
 import { isOfOneLog, printable } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { queryNewest } from '../../log/newest.ts';
-import { type AgedLog, logsWithAge } from '../../workers/inspect/status.ts';
+import { type AgedLog, logsWithAge } from '../../workers/audit/status.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment } from '../command.ts';
 import type { Environment } from '../environment.ts';

@@ -1,7 +1,7 @@
 import { withScratch } from '../../adapters/filesystem/scratch.ts';
 import { comparePositions, formatPosition } from '../../ids/position.ts';
 import { assertPosition } from '../../log/newest.ts';
-import { type Replayed, replay } from '../../workers/inspect/replay.ts';
+import { type Replayed, replay } from '../../workers/audit/replay.ts';
 import { countEntries } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 

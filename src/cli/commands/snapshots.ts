@@ -1,5 +1,5 @@
 import { formatPosition } from '../../ids/position.ts';
-import { type ListedSnapshot, listSnapshots } from '../../workers/inspect/list-snapshots.ts';
+import { type ListedSnapshot, listSnapshots } from '../../workers/audit/list-snapshots.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';

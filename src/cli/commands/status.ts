@@ -1,13 +1,7 @@
 import pLimit from 'p-limit';
 import { isOfOneLog, printable } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
-import {
-  allLogs,
-  type LogStatus,
-  logStatus,
-  type SegmentStatus,
-  segmentStatuses,
-} from '../../workers/inspect/status.ts';
+import { allLogs, type LogStatus, logStatus, type SegmentStatus, segmentStatuses } from '../../workers/audit/status.ts';
 import { count, formatBytes, formatDate } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';

@@ -1,4 +1,4 @@
-import { describeProblem, verify } from '../../workers/inspect/verify.ts';
+import { describeProblem, verify } from '../../workers/audit/verify.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 

@@ -15,7 +15,7 @@ import { sheetOf, spreadsheet } from '../../../src/state/spreadsheet/reducer.ts'
 import { sheetRows } from '../../../src/state/spreadsheet/sheet.ts';
 import type { BlobStore } from '../../../src/store/blob-store.ts';
 import { LOGS_PREFIX } from '../../../src/store/keys.ts';
-import { logStatus } from '../../../src/workers/inspect/status.ts';
+import { logStatus } from '../../../src/workers/audit/status.ts';
 import { SheetModel } from '../models/sheet-model.ts';
 import { startTestEngine, type TestEngine } from '../stores/engine.ts';
 import { type LocalAws, startLocalAws } from '../stores/fauxqs.ts';

@@ -27,7 +27,7 @@ import { entryTableInput } from '../../../src/local/tables.ts';
 import { entryKey, segmentKey } from '../../../src/log/item-codec.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { CLAIM_KEY, MAPPING_KEY, stopKey } from '../../../src/store/keys.ts';
-import { replayPart } from '../../../src/workers/inspect/replay.ts';
+import { replayPart } from '../../../src/workers/audit/replay.ts';
 import type { ArchivePart } from '../../../src/workers/jobs/job.ts';
 import { archiveSegment, rearchiveSegment } from '../../../src/workers/retention/archive-segment.ts';
 import { CliPlace } from '../../support/cli-place.ts';
