@@ -15,7 +15,7 @@ import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
 import {
   hasSameLastItem,
   isSameForFold,
-  isScheduled,
+  hasApplicationItems,
   type LastItem,
   lastItemHash,
   readLastItem,
@@ -95,7 +95,7 @@ export interface IgnoredProgress {
  */
 export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
   // Read before the base is compared: then no change while the build reads goes unnoticed.
-  const [before] = await Promise.allSettled([isScheduled(deps, log) ? readLastItem(deps, log, options.at) : undefined]);
+  const [before] = await Promise.allSettled([hasApplicationItems(deps, log) ? readLastItem(deps, log, options.at) : undefined]);
   const found = await findBase(deps, log, options);
   const from = found.root?.position ?? START;
   const looks = options.progress === 'always' || (options.progress === 'if far' && isFar(deps, from, options.at));
@@ -264,7 +264,7 @@ async function lastItemOf(
 ): Promise<Uint8Array | undefined> {
   const isPart = comparePositions(reached, at) < 0;
   // In logfold's own schema a snapshot leaves with the entries of its log, and progress does not.
-  if (!isScheduled(deps, log)) return isPart ? lastItemHash(deps, log, reached) : undefined;
+  if (!hasApplicationItems(deps, log)) return isPart ? lastItemHash(deps, log, reached) : undefined;
   if (before.status === 'rejected') throw before.reason;
   const known = before.value;
   const now = isPart || lastFolded === undefined ? await readLastItem(deps, log, at) : known;

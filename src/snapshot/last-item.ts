@@ -62,11 +62,11 @@ async function lastStoredItem(stores: ItemStores, log: LogId, position: Position
   const range = await lastItemRange(stores, log, position);
   if (range === undefined) return undefined;
   const items = (await Array.fromAsync(stores.store.items(log, range, CONSISTENT))).flat();
-  return items.findLast(({ T }) => !isScheduled(stores, log) || (T?.S !== undefined && !stores.types.includes(T.S)));
+  return items.findLast(({ T }) => !hasApplicationItems(stores, log) || (T?.S !== undefined && !stores.types.includes(T.S)));
 }
 
 function hashOf(stores: ItemStores, log: LogId, item: StoredItem): Uint8Array {
-  const names = isScheduled(stores, log) ? FOLDED : IDENTIFYING;
+  const names = hasApplicationItems(stores, log) ? FOLDED : IDENTIFYING;
   return stores.platform.sha256(encodeValue(names.map((name) => canonical(item[name]))));
 }
 
@@ -91,7 +91,7 @@ function contentOf(body: StoredBody): Value {
 }
 
 /** Whether the items of an application are the entries of a log. */
-export function isScheduled({ store }: Pick<ItemStores, 'store'>, log: LogId): boolean {
+export function hasApplicationItems({ store }: Pick<ItemStores, 'store'>, log: LogId): boolean {
   return store.meaningOf?.(log) !== undefined;
 }
 
@@ -109,7 +109,7 @@ export async function hasSameLastItem(stores: ItemStores, { log, position, lastI
  */
 export async function requireLastItem(stores: ItemStores, { log, position, lastItem }: Root): Promise<void> {
   // A reader in a page has no items, only what its server answers.
-  if (lastItem === undefined || !isScheduled(stores, log)) return;
+  if (lastItem === undefined || !hasApplicationItems(stores, log)) return;
   const found = await lastItemHash(stores, log, position);
   if (found !== undefined && equalBytes(found, lastItem)) return;
   if (found === undefined && (await mayHaveExpired(stores, log, position))) return;
@@ -137,7 +137,7 @@ async function lastItemRange(stores: ItemStores, log: LogId, position: Position)
 /** The segment of the last item before a position; -1 if there is none. */
 function lastItemSegment(stores: Pick<ItemStores, 'store'>, log: LogId, { segment, entry }: Position): number {
   // The first entry of a segment is a Snapshot entry, which is not an item of the application.
-  return entry > (isScheduled(stores, log) ? 1 : 0) ? segment : segment - 1;
+  return entry > (hasApplicationItems(stores, log) ? 1 : 0) ? segment : segment - 1;
 }
 
 /** The number of a closed segment's End Segment entry. */

@@ -157,6 +157,7 @@ describe('a flush', () => {
     const open = await sheet.snapshot();
     const beyond = { segment: 0, entry: open.entry + 1 };
     await expect(sheet.flush(open)).rejects.toThrow(MessageInvalidError);
+    await expect(sheet.flush(open)).rejects.toThrow('the snapshot of a flush job is not complete');
     await expect(sheet.flush(edit)).rejects.toThrow(MessageInvalidError);
     await expect(sheet.flush(beyond)).rejects.toThrow(EntryNotFoundError);
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();

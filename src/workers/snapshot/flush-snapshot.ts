@@ -113,7 +113,7 @@ async function flushSnapshotAt(deps: SnapshotDeps, place: SnapshotPlace): Promis
 }
 
 function notComplete(place: SnapshotPlace): never {
-  throw new MessageInvalidError('the snapshot of a flushSnapshotAt job is not complete', {
+  throw new MessageInvalidError('the snapshot of a flush job is not complete', {
     log: place.log,
     ...place.position,
     advice: 'Do nothing: after the snapshot is complete, it is flushed when this is due',
