@@ -13,9 +13,9 @@ import { saveState, stateHash } from '../state/state.ts';
 import type { NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
 import {
+  hasApplicationItems,
   hasSameLastItem,
   isSameForFold,
-  hasApplicationItems,
   type LastItem,
   lastItemHash,
   readLastItem,
@@ -95,7 +95,9 @@ export interface IgnoredProgress {
  */
 export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
   // Read before the base is compared: then no change while the build reads goes unnoticed.
-  const [before] = await Promise.allSettled([hasApplicationItems(deps, log) ? readLastItem(deps, log, options.at) : undefined]);
+  const [before] = await Promise.allSettled([
+    hasApplicationItems(deps, log) ? readLastItem(deps, log, options.at) : undefined,
+  ]);
   const found = await findBase(deps, log, options);
   const from = found.root?.position ?? START;
   const looks = options.progress === 'always' || (options.progress === 'if far' && isFar(deps, from, options.at));

@@ -62,7 +62,9 @@ async function lastStoredItem(stores: ItemStores, log: LogId, position: Position
   const range = await lastItemRange(stores, log, position);
   if (range === undefined) return undefined;
   const items = (await Array.fromAsync(stores.store.items(log, range, CONSISTENT))).flat();
-  return items.findLast(({ T }) => !hasApplicationItems(stores, log) || (T?.S !== undefined && !stores.types.includes(T.S)));
+  return items.findLast(
+    ({ T }) => !hasApplicationItems(stores, log) || (T?.S !== undefined && !stores.types.includes(T.S)),
+  );
 }
 
 function hashOf(stores: ItemStores, log: LogId, item: StoredItem): Uint8Array {

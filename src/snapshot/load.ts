@@ -38,8 +38,8 @@ export interface LoadOptions {
   /** Called for each page of entries, starting with the entry of the snapshot. */
   readonly onPage?: (page: readonly Entry[]) => void;
   /**
-   * With `stop`, a load that meets an entry that cannot be decoded or folded gives the previous
-   * state it, and names it in {@link Loaded.badEntry}. Such a load takes twice the requests.
+   * With `stop`, a load that meets an entry that cannot be decoded or folded gives the state
+   * before it, and names it in {@link Loaded.badEntry}. Such a load takes twice the requests.
    * `throw` by default. Everything else that is wrong throws: chunks, gaps, stores that do not
    * answer.
    */

@@ -310,13 +310,14 @@ describe('a stack with its own tables and bucket', () => {
     tags: ['I7'],
   }, async () => {
     const job = (format: number, archived: LogId) =>
-      encodeJob({ kind: 'archive', log: archived, segment: 0 }).replace('"format":1', `"format":${format}`);
+      encodeJob({ kind: 'archive', log: archived, segment: 0 }).replace('"format":2', `"format":${format}`);
     const missing = parseLogId(randomUUID());
     const sent: [queue: string, body: string, reason: RegExp][] = [
       ['SnapshotJobs', 'not JSON', /the message is not JSON/],
       ['MaintenanceJobs', '{"kind":"archive"}', /does not come from logfold/],
-      ['MaintenanceJobs', job(2, log), /has format 2, and this version reads up to 1/],
-      ['MaintenanceJobs', job(1, missing), /the segment does not exist/],
+      ['MaintenanceJobs', job(3, log), /has format 3, and this version reads up to 2/],
+      ['MaintenanceJobs', job(1, log), /has format 1, of an older release/],
+      ['MaintenanceJobs', job(2, missing), /the segment does not exist/],
     ];
     await deployment.limitReceives(MAX_RECEIVES);
     const ids: string[] = [];
@@ -332,8 +333,8 @@ describe('a stack with its own tables and bucket', () => {
       ids.push(MessageId);
     }
     await deployment.deliverAll();
-    // A malformed message dies without delay. A failed job or a newer message is retried.
-    expect(await deployment.messages('DeadMaintenanceJobs')).toHaveLength(1);
+    // A malformed or older message dies without delay. A failed job or a newer message is retried.
+    expect(await deployment.messages('DeadMaintenanceJobs')).toHaveLength(2);
     for (let times = 1; times <= MAX_RECEIVES; times++) {
       deployment.pass(900);
       await deployment.deliverAll();
@@ -352,7 +353,7 @@ describe('a stack with its own tables and bucket', () => {
     }
     const failed = metrics.filter(({ name }) => name === 'JobsFailed').length;
     const retried = metrics.filter(({ name }) => name === 'JobRetries').length;
-    expect([failed, retried]).toEqual([4 * MAX_RECEIVES, 4 * (MAX_RECEIVES - 1)]);
+    expect([failed, retried]).toEqual([5 * MAX_RECEIVES, 5 * (MAX_RECEIVES - 1)]);
   });
 
   test('its stack traces name places in the sources', async () => {

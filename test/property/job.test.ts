@@ -53,7 +53,7 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
   }),
 );
 const PART = { upload: 'a'.repeat(32), hash: 'b'.repeat(64), to: 3 };
-const GOOD = { format: 1, kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } };
+const GOOD = { format: 2, kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } };
 
 describe('a job in a message', () => {
   test('each kind of job has this message', () => {
@@ -65,11 +65,11 @@ describe('a job in a message', () => {
     const flush = encodeJob({ kind: 'flush', log: LOG, position, continuation: 3 });
     expect(JSON.parse(flush)).toEqual({ ...GOOD, kind: 'flush', continuation: 3 });
     const archive = encodeJob({ kind: 'archive', log: LOG, segment: 1 });
-    expect(JSON.parse(archive)).toEqual({ format: 1, kind: 'archive', log: LOG, segment: 1 });
+    expect(JSON.parse(archive)).toEqual({ format: 2, kind: 'archive', log: LOG, segment: 1 });
     const rebuild = encodeJob({ kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
-    expect(JSON.parse(rebuild)).toEqual({ format: 1, kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
-    expect(JSON.parse(encodeJob({ kind: 'collect', log: LOG }))).toEqual({ format: 1, kind: 'collect', log: LOG });
-    expect(JSON.parse(encodeJob({ kind: 'divide', log: LOG }))).toEqual({ format: 1, kind: 'divide', log: LOG });
+    expect(JSON.parse(rebuild)).toEqual({ format: 2, kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
+    expect(JSON.parse(encodeJob({ kind: 'collect', log: LOG }))).toEqual({ format: 2, kind: 'collect', log: LOG });
+    expect(JSON.parse(encodeJob({ kind: 'divide', log: LOG }))).toEqual({ format: 2, kind: 'divide', log: LOG });
   });
 
   test('an archive job with the most parts fits into an SQS message', () => {
@@ -140,6 +140,7 @@ describe('a job in a message', () => {
     ['[]', 'does not come from logfold'],
     ['{"Records":[]}', 'does not come from logfold'],
     [JSON.stringify({ ...GOOD, format: '1' }), 'does not come from logfold'],
+    [JSON.stringify({ ...GOOD, format: 1 }), 'the message has format 1, of an older release'],
     [JSON.stringify({ ...GOOD, kind: 7 }), 'kind'],
     [JSON.stringify({ ...GOOD, kind: undefined }), 'kind'],
     [JSON.stringify({ ...GOOD, log: '' }), 'log'],
@@ -152,23 +153,23 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, position: { segment: 1 } }), 'entry'],
     [JSON.stringify({ ...GOOD, continuation: 0 }), 'continuation'],
     [JSON.stringify({ ...GOOD, kind: 'flush', continuation: 0 }), 'continuation'],
-    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, continuation: 0 }), 'continuation'],
-    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [] }), 'parts'],
-    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, to: 0 }] }), 'to'],
+    [JSON.stringify({ format: 2, kind: 'archive', log: LOG, segment: 1, continuation: 0 }), 'continuation'],
+    [JSON.stringify({ format: 2, kind: 'archive', log: LOG, segment: 1, parts: [] }), 'parts'],
+    [JSON.stringify({ format: 2, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, to: 0 }] }), 'to'],
     [
-      JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, upload: '../x' }] }),
+      JSON.stringify({ format: 2, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, upload: '../x' }] }),
       'upload',
     ],
     [JSON.stringify({ ...GOOD, force: false }), 'force'],
-    [JSON.stringify({ format: 1, kind: 'expire', log: LOG, segment: 1, from: 0 }), 'from'],
-    [JSON.stringify({ format: 1, kind: 'rebuild', log: LOG, after: 3 }), 'after'],
+    [JSON.stringify({ format: 2, kind: 'expire', log: LOG, segment: 1, from: 0 }), 'from'],
+    [JSON.stringify({ format: 2, kind: 'rebuild', log: LOG, after: 3 }), 'after'],
   ])('%s is refused', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageInvalidError);
     expect(() => decodeJob(text)).toThrow(reason);
   });
 
   test.each([
-    [JSON.stringify({ ...GOOD, format: 2 }), 'format 2, and this version reads up to 1'],
+    [JSON.stringify({ ...GOOD, format: 3 }), 'format 3, and this version reads up to 2'],
     [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
     [JSON.stringify({ ...GOOD, kind: 'polish' }), "kind 'polish'"],
     [JSON.stringify({ ...GOOD, kind: 'toString' }), "kind 'toString'"],

@@ -86,8 +86,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/jobs/job.ts',
-        from: "'position' in job ? [formatPosition(job.position)]",
-        to: "'position' in job ? [job.position.entry]",
+        from: '{nameOf(job)}`;\n}\n\n/**\n * The deduplication id of a continuation.',
+        to: '{logLabel(job.log) + job.position.entry}`;\n}\n\n/**\n * The deduplication id of a continuation.',
       },
     ],
   },

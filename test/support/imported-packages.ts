@@ -16,6 +16,8 @@ export async function importsOf(file: string): Promise<Imports> {
     bundle: true,
     format: 'esm',
     packages: 'external',
+    // Node loads every imported module, used or not.
+    treeShaking: false,
     write: false,
     metafile: true,
   });

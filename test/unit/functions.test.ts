@@ -285,8 +285,8 @@ describe('a function that runs jobs', () => {
   test.each([
     ['malformed', 'no JSON'],
     ['foreign', '{"Records":[]}'],
-    ['without a kind', JSON.stringify({ format: 1, log: LOG })],
-    ['without the segment of its kind', JSON.stringify({ format: 1, kind: 'archive', log: LOG })],
+    ['without a kind', JSON.stringify({ format: 2, log: LOG })],
+    ['without the segment of its kind', JSON.stringify({ format: 2, kind: 'archive', log: LOG })],
   ])('a message that is %s ends in the dead-letter queue with the reason, and the log goes on', async (_what, body) => {
     const deployment = await Deployment.create();
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'bad', body });
@@ -302,8 +302,8 @@ describe('a function that runs jobs', () => {
   });
 
   test.each([
-    ['format', JSON.stringify({ format: 2, kind: 'snapshot', log: LOG, segment: 0, entry: 0 })],
-    ['kind of job', JSON.stringify({ format: 1, kind: 'polish', log: LOG })],
+    ['format', JSON.stringify({ format: 3, kind: 'snapshot', log: LOG, segment: 0, entry: 0 })],
+    ['kind of job', JSON.stringify({ format: 2, kind: 'polish', log: LOG })],
   ])('it retries a message of a newer %s, because the newer version may be on its way', async (_what, body) => {
     const deployment = await Deployment.create();
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'newer', body });
@@ -316,7 +316,7 @@ describe('a function that runs jobs', () => {
 
   test('it understands a message with only the fields that every sender gives', async () => {
     const deployment = await Deployment.create();
-    const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, position: { segment: 0, entry: 0 } });
+    const body = JSON.stringify({ format: 2, kind: 'snapshot', log: LOG, position: { segment: 0, entry: 0 } });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'old', body });
     await deployment.drain();
     expect(deployment.jobEvents()).toMatchObject([{ kind: 'job', result: { outcome: 'built' } }]);
@@ -325,7 +325,7 @@ describe('a function that runs jobs', () => {
   test('it ignores a field that a newer sender added to a job', async () => {
     const deployment = await Deployment.create();
     const body = JSON.stringify({
-      format: 1,
+      format: 2,
       kind: 'snapshot',
       log: LOG,
       position: { segment: 0, entry: 0 },

@@ -313,10 +313,10 @@ test('a malformed job becomes a dead letter unchanged, and delays no job of anot
   const bad = [
     'no JSON',
     '{"kind":"archive"}',
-    JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: -1 }),
-    JSON.stringify({ format: 1, kind: 'demolish', log: LOG }),
-    JSON.stringify({ format: 1, kind: 'collect' }),
-    JSON.stringify({ format: 2, kind: 'collect', log: LOG }),
+    JSON.stringify({ format: 2, kind: 'archive', log: LOG, segment: -1 }),
+    JSON.stringify({ format: 2, kind: 'demolish', log: LOG }),
+    JSON.stringify({ format: 2, kind: 'collect' }),
+    JSON.stringify({ format: 3, kind: 'collect', log: LOG }),
   ];
   for (const [i, body] of bad.entries()) await queue.send({ group: `other ${i}`, deduplicationId: `${i}`, body });
   await queue.send({ group: LOG, deduplicationId: 'good', body: encodeJob({ kind: 'snapshot', log: LOG, position }) });

@@ -254,8 +254,8 @@ describe('a failing batch', () => {
         handler: async () => ({ batchItemFailures: [{ itemIdentifier: '2' }, { itemIdentifier }] }),
       });
       await poller.caughtUp();
-      const cause = { code: 'MESSAGE_INVALID' };
-      expect(discarded[0]).toMatchObject({ records: 1, attempts: 1, cause });
+      const wrong = { records: 1, attempts: 1, cause: { code: 'MESSAGE_INVALID' } };
+      expect(discarded).toMatchObject([wrong, wrong]);
     },
   );
 

@@ -1,7 +1,8 @@
 import { UsageError } from '../../errors.ts';
 import { checkPolicy } from '../../retention/retention-policy.ts';
 import type { ExpireJob } from '../../workers/jobs/job.ts';
-import { countEntries, describeOutcome } from '../../workers/jobs/report.ts';
+import { describeOutcome } from '../../workers/jobs/job.ts';
+import { countEntries } from '../../workers/jobs/report.ts';
 import { type ExpireResult, expireSegment, reportExpiry } from '../../workers/retention/expire-segment.ts';
 import { requireSegment } from '../../workers/retention/segment-state.ts';
 import { undoExpiry } from '../../workers/retention/undo-expiry.ts';

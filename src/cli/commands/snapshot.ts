@@ -4,7 +4,7 @@ import { newestSnapshot } from '../../log/last-snapshot.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
 import type { FlushJob } from '../../workers/jobs/job.ts';
-import { describeOutcome } from '../../workers/jobs/report.ts';
+import { describeOutcome } from '../../workers/jobs/job.ts';
 import { flushSnapshot, reportFlush } from '../../workers/snapshot/flush-snapshot.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { requireOwnSchema } from '../mapping.ts';

@@ -16,6 +16,7 @@ import { type CollectDeps, type CollectResult, collectLog, reportCollection } fr
 import type { Deadline } from '../jobs/deadline.ts';
 import {
   continuationDeduplicationId,
+  describeOutcome,
   dueDeduplicationId,
   type Job,
   type JobSender,
@@ -24,7 +25,7 @@ import {
   type SnapshotJob,
   streamDeduplicationId,
 } from '../jobs/job.ts';
-import { describeOutcome, type Refused, type Report, reportUndone } from '../jobs/report.ts';
+import { type Refused, type Report, reportUndone } from '../jobs/report.ts';
 import { type ArchiveResult, archiveSegment, reportArchive } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment, reportExpiry } from '../retention/expire-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';

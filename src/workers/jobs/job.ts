@@ -6,6 +6,7 @@ import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts
 import type { JobQueue, NewMessage } from '../../store/job-queue.ts';
 import { hashedLogName, logName } from '../../store/keys.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
+import type { Report } from './report.ts';
 
 /** The most parts in a message. They take some 70 KB of SQS's limit of 256 KB. */
 export const MAX_ARCHIVE_PARTS = 500;
@@ -112,13 +113,13 @@ export type CollectJob = Readonly<z.infer<typeof collectJob>>;
 export type RebuildJob = Readonly<z.infer<typeof rebuildJob>>;
 
 /**
- * Version of the message form; there is only one so far. During an update, old workers get messages
- * of new senders. A worker ignores fields that it does not know. It leaves messages of newer
- * versions, and jobs of unknown kinds, to a newer worker. A field that is added is optional, so
- * that messages of older senders are valid. If the meaning of a field changes, or if a new field
- * must not be ignored, raise this number and keep a schema for each earlier version.
+ * Version of the message form. Format 1 had other fields. During an update, old workers get
+ * messages of new senders. A worker ignores fields that it does not know. It leaves messages of
+ * newer versions, and jobs of unknown kinds, to a newer worker. A field that is added is optional,
+ * so that messages of older senders are valid. If the meaning of a field changes, or if a new field
+ * must not be ignored, raise this number.
  */
-const FORMAT = 1;
+const FORMAT = 2;
 
 const envelope = z.looseObject({ format: z.int().min(1), kind: z.unknown().optional() });
 
@@ -172,6 +173,15 @@ export function describeJob(job: Job): string {
   return 'segment' in job ? `${what} segment ${job.segment}` : what;
 }
 
+/** A job and what it did, or would do in a dry run, in words. */
+export function describeOutcome(
+  job: Job,
+  { text, level }: Report,
+  { dryRun = false }: { readonly dryRun?: boolean } = {},
+): string {
+  return `${dryRun && level === 'info' ? 'would do: ' : ''}${describeJob(job)}: ${text}`;
+}
+
 /** The message of a job. Its group is that of its log. */
 export function jobMessage(job: Job, deduplicationId: string): NewMessage {
   return { group: logLabel(job.log), deduplicationId, body: encodeJob(job) };
@@ -222,7 +232,8 @@ export function encodeJob(job: Job): string {
 
 /**
  * The inverse of `encodeJob`.
- * @throws MessageInvalidError if the text is not JSON, not a job, or a malformed job
+ * @throws MessageInvalidError if the text is not JSON, not a job, a malformed job, or of an older
+ * format
  * @throws MessageNewerError if this version does not know its format or its kind of job
  */
 export function decodeJob(text: string): Job {
@@ -235,6 +246,11 @@ export function decodeJob(text: string): Job {
   }
   const { format, kind } = enveloped.data;
   if (format > FORMAT) throw newer(`the message has format ${format}, and this version reads up to ${FORMAT}`);
+  if (format < FORMAT) {
+    throw new MessageInvalidError(`the message has format ${format}, of an older release`, {
+      advice: 'Do nothing: the next sweep sends every job again that is still due',
+    });
+  }
   if (typeof kind === 'string' && !Object.hasOwn(QUEUE_OF, kind)) {
     throw newer(`the message asks for a job of the kind '${printable(kind)}', which this version does not know`);
   }

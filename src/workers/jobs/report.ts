@@ -1,7 +1,6 @@
 import type { LogfoldError } from '../../errors.ts';
 import type { PassedOver } from '../../log/guard.ts';
 import type { Stopped } from '../../snapshot/stop.ts';
-import { describeJob, type Job } from './job.ts';
 
 /** Says what a result means to people, logs and metrics. The type of a result has it beside it. */
 export interface Report {
@@ -14,15 +13,6 @@ export interface Report {
   readonly makesDue?: true;
   /** The error that an operator must look at. */
   readonly failure?: Pick<LogfoldError, 'code' | 'message'>;
-}
-
-/** A job and what it did, or would do in a dry run, in words. */
-export function describeOutcome(
-  job: Job,
-  { text, level }: Report,
-  { dryRun = false }: { readonly dryRun?: boolean } = {},
-): string {
-  return `${dryRun && level === 'info' ? 'would do: ' : ''}${describeJob(job)}: ${text}`;
 }
 
 /** The report of a job that had nothing to do. */
