@@ -16,7 +16,7 @@ export const FEED_DIVISION: DivisionPolicy = {
 export interface LogSettings {
   readonly reducer: Reducer;
   readonly division?: DivisionPolicy | undefined;
-  /** Finds what is due in scheduled logs; the feed is none. */
+  /** Finds what is due in scheduled logs. The feed is not scheduled. */
   readonly scheduler?: unknown;
   /** Refuses logs of other reducers. */
   readonly requireReducer?: unknown;

@@ -1,8 +1,7 @@
 import { decodeItemJson } from '../archive/item-line.ts';
 import { MessageInvalidError, printable } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
-import type { ImageChange } from '../revisions/image-change.ts';
-import { streamLabel } from '../revisions/image-change.ts';
+import { type ImageChange, streamLabel } from '../revisions/image-change.ts';
 import { fieldsOf } from './stream-function.ts';
 
 /** DynamoDB deletes expired items in this name. */

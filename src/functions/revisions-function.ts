@@ -43,47 +43,44 @@ export function revisionsFunction(
 ): (event: unknown, invocation: Invocation) => Promise<DynamoDBBatchResponse | CompareResult> {
   return async (event, invocation) => {
     const { Records: records } = fieldsOf(event);
-    if (Array.isArray(records)) return recordRecords(deps, records, invocation.awsRequestId);
+    if (Array.isArray(records))
+      return recordRecords(deps, records, { ...LAMBDA_RECORDS, run: invocation.awsRequestId });
     const { settleSeconds } = parseEvent(compareEvent, event, COMPARE_EVENT);
     return compare(deps, settleSeconds, invocation);
   };
 }
 
-/** Records the changes in the records of a Lambda event. */
-async function recordRecords(
-  deps: RevisionsFunctionDeps,
-  records: readonly unknown[],
-  run: string,
-): Promise<DynamoDBBatchResponse> {
-  const changes: ImageChange[] = [];
-  const malformed: string[] = [];
-  for (const record of records) {
-    try {
-      changes.push(fromLambdaChange(record));
-    } catch (error) {
-      const sequence = sequenceOf(record);
-      malformed.push(sequence);
-      deps.report({ kind: 'unrecorded', run, sequence, error });
-    }
-  }
-  return recordChanges(deps, changes, { run, malformed });
+/** How to read the records of a stream. */
+interface RecordForm<R> {
+  /** @throws MessageInvalidError if the record is malformed */
+  readonly changeOf: (record: R) => ImageChange;
+  readonly sequenceOf: (record: R) => string;
 }
 
 /**
- * Records changes.
- * @param how `malformed` are the sequence numbers of other records of the event
- * @returns the records that Lambda has to deliver again
+ * Records the changes in records. A malformed record fails alone.
+ * @returns the records that must be delivered again
  * @throws the errors of `logs`
  */
-export async function recordChanges(
+export async function recordRecords<R>(
   { logs, report }: Pick<RevisionsFunctionDeps, 'logs' | 'report'>,
-  changes: readonly ImageChange[],
-  { run, malformed = [] }: { readonly run: string; readonly malformed?: readonly string[] },
+  records: readonly R[],
+  { run, changeOf, sequenceOf }: RecordForm<R> & { readonly run: string },
 ): Promise<DynamoDBBatchResponse> {
+  const changes: ImageChange[] = [];
+  const malformed: string[] = [];
+  const fail = (error: unknown, sequence: string): void => report({ kind: 'unrecorded', run, sequence, error });
+  for (const record of records) {
+    try {
+      changes.push(changeOf(record));
+    } catch (error) {
+      const sequence = sequenceOf(record);
+      malformed.push(sequence);
+      fail(error, sequence);
+    }
+  }
   const started = performance.now();
-  const onFailure = (error: unknown, { sequence }: ImageChange): void => {
-    report({ kind: 'unrecorded', run, sequence, error });
-  };
+  const onFailure = (error: unknown, { sequence }: ImageChange): void => fail(error, sequence);
   const result = await recordRevisions({ logs: await logs(), onFailure }, changes);
   const failed = [...new Set([...malformed, ...result.failed])];
   const { recorded, gaps } = result;
@@ -91,13 +88,14 @@ export async function recordChanges(
   return { batchItemFailures: failed.map((itemIdentifier) => ({ itemIdentifier })) };
 }
 
-/**
- * The sequence number of a malformed record. If it has none, Lambda delivers the whole batch again.
- */
-function sequenceOf(record: unknown): string {
-  const { SequenceNumber } = fieldsOf(fieldsOf(record).dynamodb);
-  return typeof SequenceNumber === 'string' ? SequenceNumber : '';
-}
+const LAMBDA_RECORDS: RecordForm<unknown> = {
+  changeOf: fromLambdaChange,
+  /** If a malformed record has no sequence number, Lambda delivers the whole batch again. */
+  sequenceOf: (record) => {
+    const { SequenceNumber } = fieldsOf(fieldsOf(record).dynamodb);
+    return typeof SequenceNumber === 'string' ? SequenceNumber : '';
+  },
+};
 
 async function compare(
   deps: RevisionsFunctionDeps,

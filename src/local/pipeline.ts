@@ -4,7 +4,7 @@ import { DiskFullError } from '../errors.ts';
 import type { JobEvent, RevisionsEvent, StreamEvent } from '../functions/function-event.ts';
 import { runDelivered } from '../functions/jobs-function.ts';
 import { imageChange } from '../functions/lambda-change.ts';
-import { recordChanges } from '../functions/revisions-function.ts';
+import { recordRecords } from '../functions/revisions-function.ts';
 import { routeAndFeed, type StreamFunctionDeps } from '../functions/stream-function.ts';
 import { plainItem } from '../log/attribute.ts';
 import { divides, NO_DIVISION } from '../log/division-policy.ts';
@@ -14,8 +14,7 @@ import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
-import type { FeedWriter } from '../workers/feed/feed-writer.ts';
-import { dividedFeed } from '../workers/feed/feed-writer.ts';
+import { dividedFeed, type FeedWriter } from '../workers/feed/feed-writer.ts';
 import { decodeJob, type JobSender, jobQueues } from '../workers/jobs/job.ts';
 import type { RevisionLogs } from '../workers/revisions/revision-logs.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
@@ -214,12 +213,13 @@ function changePoller(options: PipelineOptions, { streamArn, checkpoints, logs }
       oldImage: oldImage && plainItem(oldImage),
       newImage: newImage && plainItem(newImage),
     });
+  const sequenceOf = ({ sequenceNumber }: StreamRecord): string => sequenceNumber;
   return new StreamPoller({
     client: options.streams,
     streamArn,
     checkpoints,
     filter: ({ createdMs = began }) => createdMs >= began,
-    handler: (records) => recordChanges(deps, records.map(changeOf), { run: 'local' }),
+    handler: (records) => recordRecords(deps, records, { run: 'local', changeOf, sequenceOf }),
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
   });

@@ -1,8 +1,7 @@
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { SegmentReader } from '../log/log-store.ts';
-import type { Schedule } from '../log/schedule.ts';
-import { indexAfter, newestEntryOf } from '../log/schedule.ts';
+import { indexAfter, newestEntryOf, type Schedule } from '../log/schedule.ts';
 
 const MAX_CACHED_LOGS = 10_000;
 

@@ -10,7 +10,6 @@ import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { type BadEntry, checkOnBadEntry, type OnBadEntry, untilBadEntry } from './bad-entry.ts';
-
 import { foldEntries } from './fold.ts';
 import { requireLastItem } from './last-item.ts';
 import { LookBack } from './look-back.ts';

@@ -1,5 +1,4 @@
-import type { ChunkId, ChunkPlatform, ChunkStore } from '../codec/chunk.ts';
-import { chunkId, unpackChunk } from '../codec/chunk.ts';
+import { type ChunkId, type ChunkPlatform, type ChunkStore, chunkId, unpackChunk } from '../codec/chunk.ts';
 import { BlobKeyInvalidError, ChunkMissingError, REBUILD_ADVICE, RootInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';

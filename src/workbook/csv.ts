@@ -4,8 +4,7 @@ import { WorkbookInvalidError } from '../errors.ts';
 import { checkSignature } from './invalid-workbook.ts';
 import { MAX_CELL_CHARACTERS, MAX_ROW_CHARACTERS, RowBatch, type WorkbookCell, type WorkbookRow } from './row.ts';
 import { decodeText } from './text-decoding.ts';
-import type { RulesNumber } from './typed-text.ts';
-import { typedValue } from './typed-text.ts';
+import { type RulesNumber, typedValue } from './typed-text.ts';
 
 const MAX_CSV_COLUMNS = 2 ** 20;
 

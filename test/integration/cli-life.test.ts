@@ -221,6 +221,9 @@ describe('the commands on segments, with --json', () => {
       expect(await dry(...words)).toEqual({ ...put, dryRun: true, restored: 0, ...created });
       expect(await only(...words)).toEqual({ ...put, dryRun: false, restored: 0, ...created });
     }
+    // The Entry table exists, and only the Segment table would be created.
+    const third = ['restore', log, '0', '--to-entry-table', 'Other', '--to-segment-table', 'ThirdSegment'];
+    expect(await dry(...third)).toMatchObject({ restored: 0, created: ['ThirdSegment'] });
     expect(itemTexts(await place.items())).toEqual(before);
     expect(itemTexts(await place.items('Other'))).toEqual(before.slice(0, ENTRIES));
   });

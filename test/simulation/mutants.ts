@@ -1018,8 +1018,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'mapping/log-ends.ts',
-        from: "import { indexAfter, newestEntryOf } from '../log/schedule.ts';",
-        to: "import { entryOfItem, indexAfter } from '../log/schedule.ts';",
+        from: "import { indexAfter, newestEntryOf, type Schedule } from '../log/schedule.ts';",
+        to: "import { entryOfItem, indexAfter, type Schedule } from '../log/schedule.ts';",
       },
     ],
   },

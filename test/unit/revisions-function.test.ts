@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { DeploymentInvalidError } from '../../src/errors.ts';
+import { DeploymentInvalidError, MessageInvalidError } from '../../src/errors.ts';
 import type { RevisionsEvent } from '../../src/functions/function-event.ts';
-import { revisionsFunction } from '../../src/functions/revisions-function.ts';
+import { recordRecords, revisionsFunction } from '../../src/functions/revisions-function.ts';
 import type { CompareResult } from '../../src/workers/revisions/compare-table.ts';
 import { StreamedTable } from '../support/stores/streamed-table.ts';
 
@@ -25,5 +25,25 @@ test('a comparison reports that the stream is off, and goes on', async () => {
   expect(events).toMatchObject([
     { kind: 'uncompared', log: undefined, error: off },
     { kind: 'compared', result: RESULT },
+  ]);
+});
+
+test('a malformed record fails alone, whatever the form of the records', async () => {
+  const table = new StreamedTable();
+  const events: RevisionsEvent[] = [];
+  const change = table.put({ id: { S: 'a' }, part: { S: 'b' } });
+  const deps = { logs: async () => table.recorder(), report: (event: RevisionsEvent) => void events.push(event) };
+  const answer = await recordRecords(deps, ['7', '8'], {
+    run: 'local',
+    changeOf: (record) => {
+      if (record === '7' || change === undefined) throw new MessageInvalidError('the record lacks its keys');
+      return change;
+    },
+    sequenceOf: (record) => record,
+  });
+  expect(answer).toEqual({ batchItemFailures: [{ itemIdentifier: '7' }] });
+  expect(events).toMatchObject([
+    { kind: 'unrecorded', run: 'local', sequence: '7', error: { code: 'MESSAGE_INVALID' } },
+    { kind: 'recorded', run: 'local', recorded: 1, failed: 1 },
   ]);
 });

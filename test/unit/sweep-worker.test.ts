@@ -19,6 +19,8 @@ import { replay } from '../../src/workers/audit/replay.ts';
 import { verify } from '../../src/workers/audit/verify.ts';
 import type { Job } from '../../src/workers/jobs/job.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
+import { dueRetention } from '../../src/workers/sweep/due-retention.ts';
+import type { DueJob } from '../../src/workers/sweep/finder.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { beginUpload } from '../support/gc-scenario.ts';
 import { NOON, newLogId, recordRequests } from '../support/logs.ts';
@@ -282,6 +284,28 @@ describe('a sweep finds due jobs of the policy', () => {
     sheets.own.set(log, { keepSegments: 1 });
     const both = [0, 1].map((segment) => ({ kind: 'archive', log, segment }));
     expect((await sheets.sweep({ log })).sent).toEqual(both);
+  });
+
+  test('it sends no job of a log before it has looked at all segments with due jobs', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest(3);
+    sheets.policy = STRICT;
+    const segments = await Array.fromAsync(sheets.tables.segments(log));
+    const sent: unknown[] = [];
+    let asked = 0;
+    const tables = interceptLogStore(sheets.tables, async (name, effect) => {
+      if (name === 'getEntry' && ++asked === 3) throw new Error('lost');
+      return effect();
+    });
+    const swept = {
+      ...{ log, segments, isStopped: undefined, passOver: () => {}, fail: () => {}, countTail: () => {} },
+      send: async (due: DueJob) => void sent.push(due),
+    };
+    const finder = dueRetention(swept, { tables, policyOf: () => STRICT, now: () => sheets.nowMs });
+    await expect(finder.find()).rejects.toThrow('lost');
+    expect(sent).toEqual([]);
+    await finder.find();
+    expect(sent).toHaveLength(2);
   });
 
   test('it expires archived segments once', async () => {

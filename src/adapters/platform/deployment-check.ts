@@ -49,37 +49,25 @@ const LIMIT_MS = 10_000;
 export async function checkDeployment(deployment: CheckedDeployment): Promise<void> {
   const { entryTable, segmentTable, feedTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
   const limit: RequestLimit = { abortSignal: AbortSignal.timeout(limitMs) };
-  await answerTo(deployment, () =>
-    requireKeys(
-      deployment,
-      mapping === undefined
-        ? {
-            ...{ parameter: 'EntryTableName', name: entryTable, wanted: OWN_KEYS },
-            advice:
-              'Name a table with the schema of a log, or say in Mapping how the items of this table become entries',
-          }
-        : {
-            ...{ parameter: 'EntryTableName', name: entryTable, wanted: mappedKeys(mapping) },
-            advice: 'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are',
-          },
-      limit,
-    ),
-  );
-  await answerTo(deployment, () =>
-    requireKeys(
-      deployment,
-      {
-        ...{ parameter: 'SegmentTableName', name: segmentTable, wanted: OWN_KEYS },
-        advice: 'Name a table with the schema of a log; this table belongs to something else',
-      },
-      limit,
-    ),
-  );
-  if (feedTable !== undefined) {
-    await answerTo(deployment, async () => {
-      await describeNamed(deployment, { parameter: 'Feed', name: feedTable }, limit);
-    });
-  }
+  const own = { parameter: 'EntryTableName', name: entryTable, wanted: OWN_KEYS };
+  const entry =
+    mapping === undefined
+      ? {
+          ...own,
+          advice: 'Name a table with the schema of a log, or say in Mapping how the items of this table become entries',
+        }
+      : {
+          ...own,
+          wanted: mappedKeys(mapping),
+          advice: 'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are',
+        };
+  const segments = {
+    ...{ parameter: 'SegmentTableName', name: segmentTable, wanted: OWN_KEYS },
+    advice: 'Name a table with the schema of a log; this table belongs to something else',
+  };
+  await answerTo(deployment, () => requireKeys(deployment, entry, limit));
+  await answerTo(deployment, () => requireKeys(deployment, segments, limit));
+  if (feedTable !== undefined) await answerTo(deployment, () => requireFeedTable(deployment, feedTable, limit));
   if (ttl) await answerTo(deployment, () => requireTtlSetting(deployment, limit));
   await answerTo(deployment, () => requireBucket(deployment, limit));
 }
@@ -126,19 +114,31 @@ async function describeNamed(
   limit: RequestLimit,
 ): Promise<DescribedTable> {
   return describeTable(dynamodb, name, limit).catch((error: unknown) => {
-    if (!(error instanceof ResourceMissingError && error.cause instanceof ResourceNotFoundException)) throw error;
-    const { cause } = error;
-    // The stack creates the table of the feed, so it can only be missing if somebody deleted it.
-    throw parameter === 'Feed'
-      ? new DeploymentInvalidError(parameter, `is on, but the table of the feed, '${name}', does not exist`, {
-          advice: 'Deploy with Feed=off, then with the value from before, which creates an empty table',
-          cause,
-        })
-      : new DeploymentInvalidError(parameter, `is '${name}', a table that does not exist in this region`, {
-          advice: "Name a table in the deployment's region and account",
-          cause,
-        });
+    throw ifMissing(error, (cause) => {
+      return new DeploymentInvalidError(parameter, `is '${name}', a table that does not exist in this region`, {
+        advice: "Name a table in the deployment's region and account",
+        cause,
+      });
+    });
   });
+}
+
+/** The stack creates the table of the feed, so it can only be missing if somebody deleted it. */
+async function requireFeedTable({ dynamodb }: CheckedDeployment, name: string, limit: RequestLimit): Promise<void> {
+  await describeTable(dynamodb, name, limit).catch((error: unknown) => {
+    throw ifMissing(error, (cause) => {
+      return new DeploymentInvalidError('Feed', `is on, but the table of the feed, '${name}', does not exist`, {
+        advice: 'Deploy with Feed=off, then with the value from before, which creates an empty table',
+        cause,
+      });
+    });
+  });
+}
+
+/** Another error for a table that does not exist; any other error unchanged. */
+function ifMissing(error: unknown, missing: (cause: unknown) => DeploymentInvalidError): unknown {
+  const isMissing = error instanceof ResourceMissingError && error.cause instanceof ResourceNotFoundException;
+  return isMissing ? missing(error.cause) : error;
 }
 
 interface WantedKeys extends TableParameter {

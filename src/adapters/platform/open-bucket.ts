@@ -21,7 +21,7 @@ export interface BucketClients {
  */
 export function openBucket(url: string, clients: BucketClients = {}): BlobStore {
   const [, scheme = 's3', name = url] = /^(\w+):\/\/(.*)$/s.exec(url) ?? [];
-  const open = BUCKETS[scheme];
+  const open = Object.hasOwn(BUCKETS, scheme) ? BUCKETS[scheme] : undefined;
   if (open !== undefined) return open(name, clients);
   throw new UsageError(`no store of objects has the scheme of '${url}'`, {
     advice: `Give the name of a bucket, or a URL that begins with ${Object.keys(BUCKETS).join(':// or ')}://`,

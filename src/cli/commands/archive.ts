@@ -1,6 +1,5 @@
 import { toHex } from '../../codec/bytes.ts';
-import type { ArchiveJob } from '../../workers/jobs/job.ts';
-import { describeOutcome } from '../../workers/jobs/job.ts';
+import { type ArchiveJob, describeOutcome } from '../../workers/jobs/job.ts';
 import { archiveSegment, planArchive, reportArchive } from '../../workers/retention/archive-segment.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';

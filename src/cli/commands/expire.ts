@@ -1,7 +1,6 @@
 import { UsageError } from '../../errors.ts';
 import { checkPolicy } from '../../retention/retention-policy.ts';
-import type { ExpireJob } from '../../workers/jobs/job.ts';
-import { describeOutcome } from '../../workers/jobs/job.ts';
+import { describeOutcome, type ExpireJob } from '../../workers/jobs/job.ts';
 import { countEntries } from '../../workers/jobs/report.ts';
 import { type ExpireResult, expireSegment, reportExpiry } from '../../workers/retention/expire-segment.ts';
 import { requireSegment } from '../../workers/retention/segment-state.ts';

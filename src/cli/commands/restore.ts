@@ -49,9 +49,9 @@ export function restoreCommand() {
             ? undefined
             : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable }, { dryRun });
         const created = others?.created ?? [];
-        // Only a missing Segment table of a mapping, or a missing Entry table, hides all entries.
-        const hasEntries = environment.mapped === undefined && !created.includes(toEntryTable ?? '');
-        const isMissing = dryRun && created.length > 0 && !hasEntries;
+        // The store of a mapping finds entries only with its Segment table.
+        const needed = environment.mapped === undefined ? toEntryTable : toSegmentTable;
+        const isMissing = dryRun && needed !== undefined && created.includes(needed);
         const numbers = number === undefined ? await archivedSegments(environment, log) : [number];
         const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
         const results: RestoreResult[] = [];

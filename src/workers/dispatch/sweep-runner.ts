@@ -1,8 +1,7 @@
 import { LogfoldError } from '../../errors.ts';
 import { FEED_LOG } from '../../feed/feed-log.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import type { FeedWriter } from '../feed/feed-writer.ts';
-import { dividedFeed } from '../feed/feed-writer.ts';
+import { dividedFeed, type FeedWriter } from '../feed/feed-writer.ts';
 import { decodeJob, describeJob, type Job } from '../jobs/job.ts';
 import { SweptFeed } from '../sweep/feed-ends.ts';
 import { type SweepDeps, type SweepOptions, sweep } from '../sweep/sweep.ts';

@@ -193,7 +193,7 @@ async function writeDue(
   return position;
 }
 
-/** Finds the Snapshot entry that is due if nobody appends them. */
+/** Finds the Snapshot entry that is due in a scheduled log, where nobody appends them. */
 async function divideScheduled(
   { blobs, division, now }: DivideDeps,
   log: LogId,

@@ -1,7 +1,6 @@
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
-import type { ReservedTypes } from '../../log/entry.ts';
-import { type RootRef, rootOf } from '../../log/entry.ts';
+import { type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
 import { guardPointer, otherArchiveName } from '../../log/guard.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import { lastWithoutRoot } from '../../log/last-snapshot.ts';

@@ -3,8 +3,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
 import { changedMeanwhile, type Expiry, expiresAt, type Segment } from '../../log/segment.ts';
-import type { ExpireDeps } from './expire-segment.ts';
-import { batchFrom, numbersOf, unitsOf } from './expire-segment.ts';
+import { batchFrom, type ExpireDeps, numbersOf, unitsOf } from './expire-segment.ts';
 import { requireSegment } from './segment-state.ts';
 
 export interface UndoExpiryResult {

@@ -1,6 +1,5 @@
 import type { BlobStore } from '../../store/blob-store.ts';
-import type { ItemScanPart } from '../../store/scan-places.ts';
-import { isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
+import { type ItemScanPart, isAtEnd, type ScanPlace } from '../../store/scan-places.ts';
 import { countMetric, type Report, secondsMetric } from '../jobs/report.ts';
 import { type CompareNote, FirstLooks, isComplete, readCompareNote, writeCompareNote } from './compare-note.ts';
 import { type ComparedPage, type ComparisonDeps, type DifferingLog, TableComparison } from './table-comparison.ts';

@@ -12,7 +12,6 @@ import { rootAttribute } from '../../log/item-codec.ts';
 import { advanceTo, type PublishDeps, type SnapshotPlace } from '../../log/last-snapshot.ts';
 import type { LogReader } from '../../log/log-store.ts';
 import { coveredEntries, isFrozen } from '../../log/segment.ts';
-
 import { isDamage } from '../../snapshot/progress.ts';
 import { otherReducer, type Root } from '../../snapshot/root.ts';
 import { loadRoot, readWhole, type SnapshotStores } from '../../snapshot/snapshots.ts';

@@ -11,7 +11,7 @@ import {
   type RetentionJob,
   type RetentionPolicy,
 } from '../../retention/retention-policy.ts';
-import type { Finder, SweptLog } from './finder.ts';
+import type { DueJob, Finder, SweptLog } from './finder.ts';
 
 export interface DueRetentionDeps {
   readonly tables: TableReader;
@@ -37,12 +37,15 @@ export function dueRetention({ log, segments, send, passOver, fail }: SweptLog, 
       planRetention(replaceForeign ? of.map(withoutForeignArchive) : of, policy, now());
     if (plan(segments).length + expiringUnarchived(segments, policy).length === 0) return;
     const current = await querySegments(tables, log, { consistent: true });
+    // A sent job may change the segments, so all are looked at before.
+    const due: DueJob[] = [];
     for (const job of plan(current)) {
       const pointer = await pointerInTheWay(tables, current, job);
       const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
       if (pointer !== undefined) passOver(pointer);
-      else await send({ job, why, since: dueSince(current, job, policy) / 1000 });
+      else due.push({ job, why, since: dueSince(current, job, policy) / 1000 });
     }
+    for (const job of due) await send(job);
     for (const segment of expiringUnarchived(current, policy)) fail(expiresUnarchived(segment));
   };
   return { find };

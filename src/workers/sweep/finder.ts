@@ -11,11 +11,10 @@ export const STREAM_SECONDS = 24 * 3600;
 /** Finds one kind of due work in one log. A sweep makes new finders for each log. */
 export interface Finder {
   /**
-   * Receives the items of the newest segment, in order, as far as the search for pending snapshots
-   * reads them. So the sweep reads a log once for all its finders.
+   * Sends what is due. Called once, after the finders before it. The search for pending snapshots is
+   * the first one, and shows the items of the newest segment to those that also need them: a log is
+   * read once.
    */
-  see?(item: StoredItem): void;
-  /** Sends what is due. Called once, after `see` has received all items. */
   find(): Promise<void>;
 }
 

@@ -271,6 +271,7 @@ export const COMMANDS: Cases = {
   },
   'Give the name of a bucket, or a URL that begins with …://': async (refused) => {
     const [, scheme = ''] = /(\w+):\/\/$/.exec(await refused(() => openBucket('ftp://snapshots'))) ?? [];
+    expect(() => openBucket('constructor://snapshots')).toThrow('no store of objects');
     for (const bucket of ['snapshots', `${scheme}://snapshots`]) openBucket(bucket);
   },
   'Give --local DIR': async (refused) => {
