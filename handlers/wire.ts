@@ -20,6 +20,7 @@ import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
 import { NodeCache } from '../src/tree/node-cache.ts';
+import { adoptSource } from '../src/workers/adopt/adopt-logs.ts';
 import type { JobDeps } from '../src/workers/dispatch/run-job.ts';
 import { dividedFeed, FeedWriter } from '../src/workers/feed/feed-writer.ts';
 import { type JobSender, jobQueues } from '../src/workers/jobs/job.ts';
@@ -135,7 +136,7 @@ export function wireWork(settings: WorkEnvironment) {
     adopt: mapped && {
       items: mapped.items,
       register: (log: LogId) => mapped.registrar.register(log, segmentSizes(division)),
-      source: `${settings.entryTable} ${settings.mapping}`,
+      source: adoptSource(mapped),
       onPage: new RateLimiter({ perSecond: settings.adoptReadUnits }).covering(() => requests.readUnits),
     },
     queues,

@@ -10,10 +10,12 @@ import { reportEvent, type SweepEvent } from '../../src/functions/function-event
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { LogPage } from '../../src/mapping/mapped-items.ts';
+import { mappingDocument } from '../../src/mapping/meaning.ts';
+import { parseMapping, readMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY } from '../../src/store/keys.ts';
 import type { ItemScanPart } from '../../src/store/scan-places.ts';
-import { type AdoptDeps, type AdoptOptions, adoptLogs } from '../../src/workers/adopt/adopt-logs.ts';
+import { type AdoptDeps, type AdoptOptions, adoptLogs, adoptSource } from '../../src/workers/adopt/adopt-logs.ts';
 import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
@@ -130,6 +132,20 @@ describe('adoptLogs', () => {
     const stop = AbortSignal.abort();
     await table.adopt({ stop });
     expect(await table.adopt({ source: 'invoices' })).toMatchObject({ logs: ALL_LOGS, continued: false });
+  });
+
+  test('goes on if the mapping is the same, however it was written', async () => {
+    const named = readMapping('castore:orders');
+    if (named === undefined) throw new Error('the name gives a mapping');
+    const source = (mapping: SchemaMapping) => adoptSource({ table: 'orders', mapping });
+    const table = new Table();
+    await table.adopt({ source: source(named), deadline: 0, stop: AbortSignal.abort() });
+    const written = parseMapping(mappingDocument(named));
+    expect(await table.adopt({ source: source(written) })).toMatchObject({ continued: true });
+
+    const other = readMapping('castore:invoices');
+    expect(other && source(other)).not.toBe(source(written));
+    expect(adoptSource({ table: 'invoices', mapping: written })).not.toBe(source(written));
   });
 
   test('goes on with other logs if one cannot be registered, and names that log', async () => {

@@ -2,7 +2,7 @@ import { type LogfoldError, printable, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { segmentSizes } from '../../mapping/item-division.ts';
-import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
+import { type AdoptResult, adoptLogs, adoptSource } from '../../workers/adopt/adopt-logs.ts';
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
 import { count } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -79,7 +79,7 @@ export function adoptCommand() {
               onProgress: progress.update,
             },
             {
-              source: JSON.stringify([options.entryTable, mapped.mapping]),
+              source: adoptSource(mapped),
               stop: AbortSignal.any([stop, environment.lost]),
             },
           ),

@@ -1,7 +1,9 @@
 import * as z from 'zod';
 import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
+import type { MappedTable } from '../../mapping/bucket-claim.ts';
 import type { MappedItems } from '../../mapping/mapped-items.ts';
+import { meaningParts } from '../../mapping/meaning.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { JsonObject } from '../../store/json-object.ts';
 import { ADOPT_KEY } from '../../store/keys.ts';
@@ -34,7 +36,7 @@ export interface AdoptDeps {
 }
 
 export interface AdoptOptions {
-  /** Names the table and its mapping, so that a note of another table does not count. */
+  /** As {@link adoptSource} gives it, so that a note of another table or mapping does not count. */
   readonly source: string;
   /**
    * Epoch milliseconds; none by default. Then each part ends after its current log, because a page
@@ -65,6 +67,11 @@ export function reportAdoption({ complete }: AdoptResult): Report {
     ? 'looked for logs in the whole table'
     : 'looked for logs in a part of the table; the next run continues from there';
   return { text, level: 'info' };
+}
+
+/** Names a table and its mapping. Equal mappings have equal names, however they were written. */
+export function adoptSource({ table, mapping }: MappedTable): string {
+  return JSON.stringify([table, meaningParts(mapping)]);
 }
 
 /**
@@ -172,7 +179,7 @@ const OBJECT = new JsonObject({
 
 /**
  * The point at which a scan for logs stopped.
- * @param source names the table and its mapping; the note of another one does not count
+ * @param source as {@link adoptSource} gives it; the note of another one does not count
  * @returns undefined if there is no such note: the last scan was complete
  * @throws ObjectInvalidError if the note cannot be read
  */
