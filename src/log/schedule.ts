@@ -19,7 +19,7 @@ export interface Schedule {
   readonly first: number;
   /** The number of items that fill the segment, at least 1. */
   readonly items: number;
-  /** A Snapshot entry follows after each so many items of the segment, at least 1. */
+  /** A Snapshot entry follows after each run of this many items of the segment, at least 1. */
   readonly snapshotEvery: number;
 }
 

@@ -8,6 +8,7 @@ import type { BlobStore } from '../../store/blob-store.ts';
 import { JsonObject } from '../../store/json-object.ts';
 import { ADOPT_KEY } from '../../store/keys.ts';
 import { isAtEnd, type ScanPlace, type ScanPlaces, scanPlaces } from '../../store/scan-places.ts';
+import { isTimeUp } from '../jobs/deadline.ts';
 import type { Report } from '../jobs/report.ts';
 
 /** Parts of the application's table that are scanned concurrently. */
@@ -137,8 +138,8 @@ class AdoptRun {
   }
 
   #isOver(): boolean {
-    const { deadline = Number.POSITIVE_INFINITY, stop } = this.#options;
-    return stop?.aborted === true || this.#deps.now() > deadline;
+    const { deadline, stop } = this.#options;
+    return stop?.aborted === true || isTimeUp({ now: this.#deps.now, deadline });
   }
 
   async #register(log: LogId): Promise<void> {

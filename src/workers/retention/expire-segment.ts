@@ -13,6 +13,7 @@ import { changedMeanwhile, type Expiring, expiresAt, type Segment } from '../../
 import { planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
+import { isTimeUp } from '../jobs/deadline.ts';
 import type { ExpireJob } from '../jobs/job.ts';
 import { countEntries, formatDate, type Report, reportUndone } from '../jobs/report.ts';
 import type { RateLimiter } from './rate-limiter.ts';
@@ -132,8 +133,7 @@ export async function expireSegment(
     // Does not stop directly after the end, since a continuation could not know that further
     // entries are after it.
     const atEnd = lastType === deps.types.endSegment;
-    if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
-      return { outcome: 'progress', segment: number, reached, expires };
+    if (!atEnd && isTimeUp(deps)) return { outcome: 'progress', segment: number, reached, expires };
   }
   const entries = archive?.end ?? reached;
   if (options.dryRun !== true) {

@@ -18,6 +18,7 @@ import { type EncodedRoot, encodeRoot, type FlushDue, flushDue, otherReducer, ty
 import { loadRoot, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, contains, isStopAt, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
 import type { NodeCache } from '../../tree/node-cache.ts';
+import { isTimeUp } from '../jobs/deadline.ts';
 import type { SnapshotJob } from '../jobs/job.ts';
 import {
   bytesMetric,
@@ -186,7 +187,7 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
 
 async function complete(deps: SnapshotDeps, { log, position, continuation }: SnapshotJob): Promise<SnapshotResult> {
   const place = { log, position };
-  const { store, blobs, now, deadline, replaceForeign = false } = deps;
+  const { store, blobs, replaceForeign = false } = deps;
   const entry = await store.getEntry(log, position, { consistent: true });
   const present = entry && rootOf(entry);
   const segment =
@@ -218,7 +219,7 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
   const built = await buildState({ ...deps, nodes }, log, {
     at: position,
     search,
-    shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
+    shouldStop: () => isTimeUp(deps),
     progress: continuation === undefined ? 'if far' : 'always',
   });
   const { root } = built;

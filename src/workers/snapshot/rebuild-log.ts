@@ -12,6 +12,7 @@ import { clearProgress, isDamage, listProgress, saveProgress } from '../../snaps
 import { type EncodedRoot, encodeRoot, type FlushDue, flushDue, otherReducer, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, type Stopped, withStopGuard } from '../../snapshot/stop.ts';
+import { isTimeUp } from '../jobs/deadline.ts';
 import type { RebuildJob } from '../jobs/job.ts';
 import { count, countEntries, IN_PART, passedOverText, type Report, reportUndone } from '../jobs/report.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
@@ -163,12 +164,11 @@ async function rebuild(
   for await (const target of rebuildTargets(deps, { log, segments }, { after, pass })) {
     const { position, created, archived } = target;
     const place = { log, position };
-    const { now, deadline } = deps;
     const built = await buildState(deps, log, {
       at: position,
       only: base ?? 'beginning',
       progress: 'always',
-      shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
+      shouldStop: () => isTimeUp(deps),
     });
     entries += built.entries;
     const { root } = built;

@@ -11,9 +11,9 @@ export const STREAM_SECONDS = 24 * 3600;
 /** Finds one kind of due work in one log. A sweep makes new finders for each log. */
 export interface Finder {
   /**
-   * Sends what is due. Called once, after the finders before it. The search for pending snapshots is
-   * the first one, and shows the items of the newest segment to those that also need them: a log is
-   * read once.
+   * Sends what is due. Called once, after the finders before it. The search for pending snapshots
+   * is the first one, and shows the items of the newest segment to those that also need them: a log
+   * is read once.
    */
   find(): Promise<void>;
 }

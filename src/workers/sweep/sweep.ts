@@ -6,6 +6,7 @@ import type { OnForeign } from '../../log/guard.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { findGcCandidates, type GcCandidatesDeps, notInTables } from '../gc/candidates.ts';
+import { isTimeUp } from '../jobs/deadline.ts';
 import type { Job } from '../jobs/job.ts';
 import { countMetric, type Metric, type Report, secondsMetric } from '../jobs/report.ts';
 import { dueCollection } from './due-collection.ts';
@@ -358,7 +359,6 @@ class SweepRun {
   }
 
   #isOver(): boolean {
-    const { deadline } = this.#options;
-    return deadline !== undefined && this.#deps.now() >= deadline;
+    return isTimeUp({ now: this.#deps.now, deadline: this.#options.deadline });
   }
 }
