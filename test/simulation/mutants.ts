@@ -223,7 +223,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'workers/retention/write-archive.ts',
         from: '    yield page;\n    entries +=',
-        to: '    yield written === 0 ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n    entries +=',
+        to: '    yield written === undefined ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n    entries +=',
       },
     ],
   },
