@@ -63,7 +63,7 @@ export class Logs {
    * @throws LogsClosedError after {@link close}
    */
   get client(): LogClient {
-    this.#checkOpen();
+    this.checkOpen();
     return this.#client;
   }
 
@@ -73,7 +73,7 @@ export class Logs {
    * @throws LogsClosedError after {@link close}
    */
   get feed(): Feed {
-    this.#checkOpen();
+    this.checkOpen();
     if (this.#feed !== undefined) return this.#feed;
     throw new UsageError('these logs were opened without a feed', {
       advice: 'Give openLogs the table of the feed as `feedTable`',
@@ -103,12 +103,12 @@ export class Logs {
    * {@link DocumentOptions.onBadEntry}
    */
   async open(log: string, options: DocumentOptions): Promise<Document> {
-    this.#checkOpen();
+    this.checkOpen();
     checkDocumentOptions(log, options);
     const document = await Document.open(this.#deps, this.#parseLog(log), options);
     this.#open.add(document);
     if (this.#closed !== undefined) document.close();
-    this.#checkOpen();
+    this.checkOpen();
     return document;
   }
 
@@ -117,7 +117,7 @@ export class Logs {
    * @throws LogsClosedError after {@link close}
    */
   async *list(): AsyncGenerator<ListedLog> {
-    this.#checkOpen();
+    this.checkOpen();
     for await (const { log, segment, created } of this.#deps.store.allSegments()) {
       if (segment === START.segment && log !== FEED_LOG) yield { log, created };
     }
@@ -134,7 +134,8 @@ export class Logs {
     await this.#close();
   }
 
-  #checkOpen(): void {
+  /** @throws LogsClosedError after {@link close} */
+  protected checkOpen(): void {
     if (this.#closed !== undefined)
       throw new LogsClosedError('these logs are closed', { advice: 'Call openLogs again' });
   }

@@ -2,23 +2,20 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
-import { checkLogsOptions, checkLogsSettings, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { checkLogsOptions, checkLogsSettings, type LogsSettings, NODE_PORTS } from '../adapters/platform/node-logs.ts';
 import { openBucket } from '../adapters/platform/open-bucket.ts';
 import { feedGroupsOf, openStores } from '../adapters/platform/open-stores.ts';
-import type { Logs } from '../client/logs.ts';
+import { ServerLogs } from '../adapters/web/server-logs.ts';
 
 export { type SdkConfig, type SdkOptions, sdkConfig } from '../adapters/aws/sdk-config.ts';
 export { DynamoDbLogStore, type DynamoDbLogStoreOptions } from '../adapters/dynamodb/log-store.ts';
 export { nativePlatform } from '../adapters/platform/native.ts';
 export type { LogsSettings } from '../adapters/platform/node-logs.ts';
 export { S3BlobStore, type S3BlobStoreOptions } from '../adapters/s3/blob-store.ts';
-export {
-  type AnsweringStores,
-  type AnswerOptions,
-  answerLogRequest,
-  type LogOperation,
-} from '../adapters/web/answer-log-request.ts';
+export type { AnswerOptions, LogOperation } from '../adapters/web/answer-log-request.ts';
+export type { ObjectAnswer, ObjectOptions } from '../adapters/web/answer-object-request.ts';
 export type { LogAnswer } from '../adapters/web/log-message.ts';
+export { ServerLogs } from '../adapters/web/server-logs.ts';
 
 export interface AwsLogsOptions extends LogsSettings {
   readonly entryTable: string;
@@ -39,7 +36,7 @@ const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3
  * one object within a process.
  * @throws UsageError if an option is invalid
  */
-export function openLogs(options: AwsLogsOptions): Logs {
+export function openLogs(options: AwsLogsOptions): ServerLogs {
   checkLogsOptions(options, NAMES);
   const { entryTable, segmentTable, bucket, region, cacheBytes, feedTable } = options;
   const settings = checkLogsSettings(
@@ -55,5 +52,5 @@ export function openLogs(options: AwsLogsOptions): Logs {
   };
   const blobs = openBucket(bucket, { s3 });
   const stores = openStores({ dynamodb, entryTable, segmentTable, feedTable, blobs, ...settings });
-  return wireLogs({ ...stores, feedGroups: feedGroupsOf(stores), cacheBytes, close });
+  return new ServerLogs({ ...stores, ...NODE_PORTS, feedGroups: feedGroupsOf(stores), cacheBytes, close });
 }

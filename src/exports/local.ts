@@ -1,8 +1,8 @@
 /** The package `logfold/local`: logs in a directory with an embedded engine, for Node. */
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { checkLogsOptions, checkLogsSettings, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { checkLogsOptions, checkLogsSettings, type LogsSettings, NODE_PORTS } from '../adapters/platform/node-logs.ts';
 import { feedGroupsOf, openStores } from '../adapters/platform/open-stores.ts';
-import type { Logs } from '../client/logs.ts';
+import { ServerLogs } from '../adapters/web/server-logs.ts';
 import { isLogfoldError, StoreUnavailableError, textOf } from '../errors.ts';
 import { LOCAL_TABLES, openDataDirectory } from '../local/data-directory.ts';
 import type { Engine } from '../local/engine.ts';
@@ -13,13 +13,10 @@ export { DynamoDbLogStore, type DynamoDbLogStoreOptions } from '../adapters/dyna
 export { FilesystemBlobStore, type FilesystemBlobStoreOptions } from '../adapters/filesystem/blob-store.ts';
 export { nativePlatform } from '../adapters/platform/native.ts';
 export type { LogsSettings } from '../adapters/platform/node-logs.ts';
-export {
-  type AnsweringStores,
-  type AnswerOptions,
-  answerLogRequest,
-  type LogOperation,
-} from '../adapters/web/answer-log-request.ts';
+export type { AnswerOptions, LogOperation } from '../adapters/web/answer-log-request.ts';
+export type { ObjectAnswer, ObjectOptions } from '../adapters/web/answer-object-request.ts';
 export type { LogAnswer } from '../adapters/web/log-message.ts';
+export { ServerLogs } from '../adapters/web/server-logs.ts';
 export { type Engine, joinEngine } from '../local/engine.ts';
 export { ensureTables, type TableNames } from '../local/tables.ts';
 
@@ -40,7 +37,7 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
  * @throws BucketTakenError, MappingDiffersError if the directory holds the mapped logs of another
  * table or mapping
  */
-export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
+export async function openLogs(options: LocalLogsOptions): Promise<ServerLogs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
   const { directory, entryTable, segmentTable, cacheBytes, feedTable } = { ...LOCAL_TABLES, ...options };
   const { types, mapping } = checkLogsSettings({ directory, entryTable, segmentTable }, options);
@@ -57,7 +54,7 @@ export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
     dynamodb.destroy();
     await engine.leave();
   };
-  return wireLogs({ ...stores, feedGroups: feedGroupsOf(stores), cacheBytes, close });
+  return new ServerLogs({ ...stores, ...NODE_PORTS, feedGroups: feedGroupsOf(stores), cacheBytes, close });
 }
 
 /** A lost engine explains the error of a request better than the refused connection does. */

@@ -65,18 +65,18 @@ function mappingOf(given: LogsSettings['mapping']): SchemaMapping | undefined {
   return typeof given === 'string' ? readMapping(given) : parseMapping(given);
 }
 
-/** Logs on these stores, with the clock, the randomness and the codecs of Node. */
-export function wireLogs(
-  deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | 'types' | 'cacheBytes' | 'parseLog' | 'feedGroups'>,
-): Logs {
-  return new Logs({
-    ...deps,
-    platform: nativePlatform,
-    now: Date.now,
-    random: Math.random,
-    sleep,
-    newLogId: () => parseLogId(randomUUID()),
-  });
+/** The clock, the randomness and the codecs of Node. */
+export const NODE_PORTS = {
+  platform: nativePlatform,
+  now: Date.now,
+  random: Math.random,
+  sleep,
+  newLogId: () => parseLogId(randomUUID()),
+} satisfies Partial<LogsDeps>;
+
+/** Logs on these stores, with the ports of Node. */
+export function wireLogs(deps: Omit<LogsDeps, keyof typeof NODE_PORTS>): Logs {
+  return new Logs({ ...deps, ...NODE_PORTS });
 }
 
 /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */

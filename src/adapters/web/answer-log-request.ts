@@ -134,7 +134,7 @@ function parseRequest(request: unknown, { parseLog = parseLogId }: AnswerOptions
 
 function malformed(place: string, reason: string): MessageInvalidError {
   return new MessageInvalidError(`the request is malformed at '${place}': ${reason}`, {
-    advice: 'Give `answerLogRequest` the request of `send`, parsed from JSON',
+    advice: 'Give `logs.answer` the request of `send`, parsed from JSON',
   });
 }
 

@@ -17,7 +17,7 @@ import {
 } from './log-message.ts';
 
 /**
- * Sends a request to the application's server, which gives it to `answerLogRequest`, and returns
+ * Sends a request to the application's server, which gives it to `logs.answer`, and returns
  * the answer. Both are JSON. Throws if there is no answer.
  */
 export type SendLogRequest = (request: LogRequest) => Promise<unknown>;
@@ -158,7 +158,7 @@ function isErrorMessage(value: Readonly<Record<string, unknown>>): value is Erro
 
 function malformed(problem: string): MessageInvalidError {
   return new MessageInvalidError(`the answer of the server is malformed: ${problem}`, {
-    advice: 'Let `send` return the JSON that `answerLogRequest` gave on the server',
+    advice: 'Let `send` return the JSON that `logs.answer` gave on the server',
   });
 }
 

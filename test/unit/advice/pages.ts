@@ -65,7 +65,7 @@ export const PAGES: Cases = {
       await refused(() => storeAt('https://here.example').get('one'));
       expect(await storeAt('https://here.example').get('one?signed')).toEqual(BYTES);
     },
-  'Let `send` return the JSON that `answerLogRequest` gave on the server': async (refused) => {
+  'Let `send` return the JSON that `logs.answer` gave on the server': async (refused) => {
     const { answer } = await pageOfLog();
     const store = (send: (request: LogRequest) => Promise<unknown>) => new RemoteLogStore(send);
     const read = (from: RemoteLogStore) => from.newestSegments(LOG, 2, { consistent: true });
@@ -73,7 +73,7 @@ export const PAGES: Cases = {
     const right = store(async (request) => new Response(JSON.stringify(await answer(request))).json());
     expect(await read(right)).toEqual([SEGMENT]);
   },
-  'Give `answerLogRequest` the request of `send`, parsed from JSON': async (refused) => {
+  'Give `logs.answer` the request of `send`, parsed from JSON': async (refused) => {
     const { answer } = await pageOfLog();
     const read = (parse: (text: string) => unknown) => {
       const store = new RemoteLogStore((request) => answer(parse(JSON.stringify(request))));
