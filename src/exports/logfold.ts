@@ -41,6 +41,7 @@ export {
   type AttributeAnswer,
   type AttributeChange,
   type EntryTime,
+  type LogAppend,
   LogClient,
   type LogClientDeps,
   type NewEntry,

@@ -1,6 +1,7 @@
-import { ItemInvalidError } from '../errors.ts';
+import { ItemInvalidError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Item } from '../log/attribute.ts';
+import type { Entry } from '../log/entry.ts';
 import { entryPlace } from '../log/item-codec.ts';
 import type { LogStore, ScanPart } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
@@ -27,7 +28,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     nameItem: async (log, position) => of(log).nameItem?.(log, position),
     meaningOf: (log) => of(log).meaningOf?.(log),
     createLog: (segment, first) => of(segment.log).createLog(segment, first),
-    putEntries: (entries) => of(entries[0]?.log).putEntries(entries),
+    putEntries: async (entries) => of(onlyLogs(entries)).putEntries(entries),
     startSegment: (items) => of(items.segment.log).startSegment(items),
     putAhead: (items, unread) => of(unread.log).putAhead(items, unread),
     updateAttributes: (log, position, update) => of(log).updateAttributes(log, position, update),
@@ -46,6 +47,18 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     putItems: (items) => putItems(logs, feed, items),
     putSegment: (segment) => of(segment.log).putSegment(segment),
   };
+}
+
+/**
+ * The log of entries, or one of their logs.
+ * @throws UsageError if some are entries of the feed, and others are not
+ */
+function onlyLogs(entries: readonly Entry[]): LogId | undefined {
+  const [first] = entries;
+  if (entries.every(({ log }) => (log === FEED_LOG) === (first?.log === FEED_LOG))) return first?.log;
+  throw new UsageError('the feed has a separate table, so no transaction writes to it and to other logs', {
+    advice: 'Append to the other logs only; logfold itself writes the feed',
+  });
 }
 
 /** The segments of the feed, in the first part before the others; then those of the other logs. */

@@ -73,87 +73,174 @@ export async function append(
   given: readonly DraftedEntry[],
   options: AppendOptions = {},
 ): Promise<AddedEntries> {
-  const { after, snapshot, snapshotBefore = false } = options;
-  const [{ created } = { created: 0 }] = given;
-  const before: DraftedEntry[] = snapshotBefore ? [snapshotEntry(context, { log, created })] : [];
-  checkEntryCount(log, before.length + given.length);
-  const drafts = await Promise.all(
-    [...before, ...given].map(async ({ body, file, ...draft }) => ({
-      ...draft,
-      ...(await saveBody(context, log, { body, file })),
-    })),
-  );
-  let segments: readonly Segment[] | undefined;
+  const { snapshot } = options;
+  const placement = await Placement.of(context, log, given, options);
   // With a cold cache the append itself reads the segments.
   const newestSegments =
     snapshot !== undefined && context.newest.get(log) !== undefined ? readNewestSegments(context, log) : undefined;
-
-  // Between `after` and `follows` are only Snapshot and End Segment entries.
-  let follows = after;
-  // A lost race is tried again. If the condition does not hold, another attempt cannot help.
-  let unmet: unknown;
-  const requireFollows = async (newest: End) => {
-    if (follows === undefined) return;
-    await requireNoneAfter(context, log, follows, newest).catch((error: unknown) => {
-      unmet = error;
-      throw error;
-    });
-    follows = newest.position;
-  };
-  let seen: End | undefined;
-  const write = async (consistency: Consistency) => {
-    const cached = context.newest.get(log);
-    let newest: End | undefined = seen ?? cached;
-    if (newest === undefined || (follows !== undefined && comparePositions(newest.position, follows) < 0)) {
-      const found = await findEnd(context, log, { consistency, after: follows });
-      newest = found;
-      segments = found.segments;
-    }
-    await requireFollows(newest);
-    const placed = placeAfter(newest, drafts, context.types);
-    const [first, last] = [placed.at(snapshotBefore ? 1 : 0) ?? newest, placed.at(-1) ?? newest];
-    checkRoom(log, last.position);
-    try {
-      await context.tables.putEntries(placed);
-    } catch (error) {
-      if (follows === undefined || !(error instanceof EntryExistsError)) throw error;
-      seen = await queryEnd(context, log, newest.position.segment);
-      context.newest.set(log, seen);
-      await requireFollows(seen);
-      throw error;
-    }
-    context.newest.set(log, last);
-    const { position, number: firstNumber } = first;
-    const numbered = { first: position, last: last.position, ...(firstNumber !== undefined && { firstNumber }) };
-    const [asked] = placed;
-    return snapshotBefore && asked ? { ...numbered, snapshotEntry: asked.position } : numbered;
-  };
-  const conflict = (error: unknown) => error instanceof EntryExistsError && error !== unmet;
-  const keepsEnd = (error: unknown) => error instanceof EntryExistsError && error === unmet;
-  const retrying = { failure: 'Adding entries failed', conflict, keepsEnd };
-  const appended = await writeWithRetries(context, log, retrying, write);
-
-  if (snapshot === undefined) return appended;
-  const known = segments ?? (await newestSegments) ?? [];
+  await writeTogether(context, [placement]);
+  const { added } = placement;
+  if (snapshot === undefined) return added;
+  const known = placement.segments ?? (await newestSegments) ?? [];
   // The entries are written. If this failure reached the caller, it would append them again.
   // Without an answer the client keeps its snapshot and asks again with its next entry.
   const lastSnapshot = await queryNewerSnapshot(context.store, log, known, snapshot).catch(() => undefined);
-  return { ...appended, ...(lastSnapshot !== undefined && { lastSnapshot }) };
+  return { ...added, ...(lastSnapshot !== undefined && { lastSnapshot }) };
 }
 
 /**
+ * Writes the entries of one or several logs in one request, all or nothing. A lost race is tried
+ * again. Throws the errors of {@link append}.
+ */
+export async function writeTogether(context: ClientContext, placements: readonly Placement[]): Promise<void> {
+  const isUnmet = (error: unknown) => placements.some(({ unmet }) => unmet !== undefined && unmet === error);
+  // If a condition does not hold, another attempt cannot help.
+  const conflict = (error: unknown) => error instanceof EntryExistsError && !isUnmet(error);
+  const options = { failure: 'Adding entries failed', conflict, keepsEnd: isUnmet };
+  const logs = placements.map(({ log }) => log);
+  await writeWithRetries(context, logs, options, async (consistency) => {
+    const placed = await Promise.all(placements.map((placement) => placement.place(consistency)));
+    try {
+      await context.tables.putEntries(placed.flat());
+    } catch (error) {
+      if (error instanceof EntryExistsError) await Promise.all(placements.map((placement) => placement.lookAgain()));
+      throw error;
+    }
+    for (const placement of placements) placement.written();
+  });
+}
+
+/** New entries of one log, and their places after the log's end as it was seen last. */
+export class Placement {
+  readonly log: LogId;
+  /** The newest segments, if the placement has read them. */
+  segments: readonly Segment[] | undefined;
+  /** The error that says that `after` does not hold. */
+  unmet: unknown;
+  readonly #context: ClientContext;
+  readonly #drafts: readonly Omit<Entry, 'position'>[];
+  readonly #snapshotBefore: boolean;
+  /** Between `after` and this entry are only Snapshot and End Segment entries. */
+  #follows: Position | undefined;
+  #seen: End | undefined;
+  #placed: readonly Entry[] = [];
+
+  private constructor(
+    context: ClientContext,
+    log: LogId,
+    drafts: readonly Omit<Entry, 'position'>[],
+    { after, snapshotBefore = false }: AppendOptions,
+  ) {
+    this.#context = context;
+    this.log = log;
+    this.#drafts = drafts;
+    this.#follows = after;
+    this.#snapshotBefore = snapshotBefore;
+  }
+
+  /**
+   * Saves the bodies that are too large for the table.
+   * @throws UsageError if a file does not exist
+   * @throws TooLargeError if there are too many entries for one transaction
+   */
+  static async of(
+    context: ClientContext,
+    log: LogId,
+    given: readonly DraftedEntry[],
+    options: AppendOptions,
+  ): Promise<Placement> {
+    const [{ created } = { created: 0 }] = given;
+    const before: DraftedEntry[] = options.snapshotBefore ? [snapshotEntry(context, { log, created })] : [];
+    checkEntryCount(log, before.length + given.length);
+    const drafts = await Promise.all(
+      [...before, ...given].map(async ({ body, file, ...draft }) => ({
+        ...draft,
+        ...(await saveBody(context, log, { body, file })),
+      })),
+    );
+    return new Placement(context, log, drafts, options);
+  }
+
+  /**
+   * Gives the entries places and numbers after the newest entry.
+   * @throws EntryExistsError if an entry of the application follows `after`
+   */
+  async place(consistency: Consistency): Promise<readonly Entry[]> {
+    const { log } = this;
+    const follows = this.#follows;
+    let newest: End | undefined = this.#seen ?? this.#context.newest.get(log);
+    if (newest === undefined || (follows !== undefined && comparePositions(newest.position, follows) < 0)) {
+      const found = await findEnd(this.#context, log, { consistency, after: follows });
+      newest = found;
+      this.segments = found.segments;
+    }
+    await this.#requireFollows(newest);
+    this.#placed = placeAfter(newest, this.#drafts, this.#context.types);
+    checkRoom(log, this.#ends.last.position);
+    return this.#placed;
+  }
+
+  /**
+   * Reads the end of the log after an entry was in the way, if the entries have a condition.
+   * @throws EntryExistsError if an entry of the application follows `after`
+   */
+  async lookAgain(): Promise<void> {
+    const [first] = this.#placed;
+    if (this.#follows === undefined || first === undefined) return;
+    this.#seen = await queryEnd(this.#context, this.log, first.position.segment);
+    this.#context.newest.set(this.log, this.#seen);
+    await this.#requireFollows(this.#seen);
+  }
+
+  /** Remembers the entries as the end of the log. Call it after they were written. */
+  written(): void {
+    this.#context.newest.set(this.log, this.#ends.last);
+  }
+
+  /** The places that the entries got last. */
+  get added(): AddedEntries {
+    const { first, last } = this.#ends;
+    const { position, number: firstNumber } = first;
+    const numbered = { first: position, last: last.position, ...(firstNumber !== undefined && { firstNumber }) };
+    const [asked] = this.#placed;
+    return this.#snapshotBefore && asked ? { ...numbered, snapshotEntry: asked.position } : numbered;
+  }
+
+  get #ends(): { readonly first: Entry; readonly last: Entry } {
+    const [first, last] = [this.#placed[this.#snapshotBefore ? 1 : 0], this.#placed.at(-1)];
+    if (first === undefined || last === undefined) throw new UsageError('there are no entries', { log: this.log });
+    return { first, last };
+  }
+
+  async #requireFollows(newest: End): Promise<void> {
+    if (this.#follows === undefined) return;
+    await requireNoneAfter(this.#context, this.log, this.#follows, newest).catch((error: unknown) => {
+      this.unmet = error;
+      throw error;
+    });
+    this.#follows = newest.position;
+  }
+}
+
+const APPEND_OPTIONS = ['after', 'snapshot', 'snapshotBefore'] satisfies (keyof AppendOptions)[];
+
+/**
  * Checks the options of an append, so that no condition is ignored.
+ * @param names of the options that this append has
  * @throws UsageError if they are not an object
  * @throws PositionInvalidError if `after` or `snapshot` is not a position
  */
-export function checkAppendOptions(log: LogId, options: AppendOptions, others: readonly string[] = []): void {
+export function checkAppendOptions(
+  log: LogId,
+  options: AppendOptions,
+  names: readonly string[] = APPEND_OPTIONS,
+): void {
   if (typeof options !== 'object' || options === null) {
     throw new UsageError('the options of the append are not an object', {
       log,
       advice: 'Give an object, or leave them out',
     });
   }
-  const names = [...(['after', 'snapshot', 'snapshotBefore'] satisfies (keyof AppendOptions)[]), ...others];
   const wrong = Object.keys(options).find((name) => !names.includes(name));
   if (wrong !== undefined) {
     throw new UsageError(`an append has no option '${wrong}'`, { log, advice: `Give only ${names.join(', ')}` });

@@ -51,24 +51,26 @@ export interface WriteOptions {
 }
 
 /**
- * Tries a write with bounded retries. Forgets the cached end of the log after every failure, unless
- * `keepsEnd` knows better.
+ * Tries a write to one or several logs with bounded retries. Forgets the cached ends of the logs
+ * after every failure, unless `keepsEnd` knows better.
  * @param write the write; `consistent` is true from the second attempt on
  */
 export async function writeWithRetries<T>(
   context: ClientContext,
-  log: LogId,
+  logs: readonly LogId[],
   options: WriteOptions,
   write: (consistency: { readonly consistent: boolean }) => Promise<T>,
 ): Promise<T> {
   const { now, sleep, random, retries, tables } = context;
   const retryable = (error: unknown) => tables.isRetryable(error) || options.conflict(error);
-  const how = { ...retries, now, sleep, random, retryable, failure: options.failure, where: { log } };
+  const [log] = logs;
+  const where = logs.length === 1 ? { log } : {};
+  const how = { ...retries, now, sleep, random, retryable, failure: options.failure, where };
   return retry(how, async (number) => {
     try {
       return await write({ consistent: number > 1 });
     } catch (error) {
-      if (!options.keepsEnd?.(error)) context.newest.drop(log);
+      if (!options.keepsEnd?.(error)) for (const of of logs) context.newest.drop(of);
       throw error;
     }
   });

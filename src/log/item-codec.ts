@@ -1,7 +1,7 @@
 import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 import { decodeSegmentId, encodeSegmentId, type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
-import { MAX_NUMBER, type Position } from '../ids/position.ts';
+import { comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { archivePrefix, isFileKey, parseKey } from '../store/keys.ts';
 import {
   type AttributeValue,
@@ -132,13 +132,16 @@ export function decodeEntryHead(item: StoredItem): EntryHead {
 
 /**
  * Whether an item is this entry, written by an earlier attempt of the same request: both have the
- * same id. Equal entries of two writers are two entries. An entry without an id is equal to no
- * item.
+ * same place and the same id. Equal entries of two writers are two entries. An entry without an id
+ * is equal to no item.
  */
 export function isOwnItem(item: StoredItem, entry: Entry): boolean {
   const found = decodeEntryId(item);
   const { id } = entry;
-  return id !== undefined && found?.length === id.length && id.every((byte, i) => byte === found[i]);
+  const isSameId = id !== undefined && found?.length === id.length && id.every((byte, i) => byte === found[i]);
+  if (!isSameId) return false;
+  const { log, position } = entryPlace(item);
+  return log === entry.log && comparePositions(position, entry.position) === 0;
 }
 
 /** The attribute of a Snapshot entry's item that carries a root. */

@@ -180,11 +180,13 @@ export interface EntryAppender {
   createLog(segment: Segment, first: Entry): Promise<void>;
 
   /**
-   * Writes entries that do not exist yet: a single one by itself, several in one transaction, all
-   * or nothing. An existing entry with the id of the given one is the same entry: an earlier
-   * attempt wrote it, and the answer was lost. Then the call succeeds and changes nothing. An equal
-   * entry with another id, or without one, is another entry.
-   * @throws EntryExistsError if another entry is at one of the positions
+   * Writes entries of one or several logs that do not exist yet: a single one by itself, several in
+   * one transaction, all or nothing. An existing entry with the id of the given one is the same
+   * entry: an earlier attempt wrote it, and the answer was lost. If each log has such an entry, the
+   * call succeeds and changes nothing. An equal entry with another id, or without one, is another
+   * entry.
+   * @throws EntryExistsError if another entry is at one of the positions; it names the log
+   * @throws UsageError if only some of the logs have their own entries, so that ids were used twice
    * @throws TooLargeError if one request cannot carry the entries
    */
   putEntries(entries: readonly Entry[]): Promise<void>;

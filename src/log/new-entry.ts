@@ -156,6 +156,15 @@ export function checkEntryCount(log: LogId, entries: number): void {
   });
 }
 
+/** The error if entries of one transaction exist in some of its logs only. */
+export function idUsedTwice({ log, position }: Pick<Entry, 'log' | 'position'>, [own]: readonly Entry[]): UsageError {
+  return new UsageError(`the log does not have an entry of this transaction, but log ${own?.log} does`, {
+    log,
+    ...position,
+    advice: 'Give each new entry another id, or none',
+  });
+}
+
 function checkEntry(log: LogId, entry: NewEntry): void {
   if (typeof entry !== 'object' || entry === null) {
     throw new UsageError(`an entry is ${kindOf(entry)}`, { log, advice: 'Give an object with a type and a version' });

@@ -28,7 +28,7 @@ export async function createLog(context: ClientContext, log = context.newLogId()
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
-  await writeWithRetries(context, log, options, async () => {
+  await writeWithRetries(context, [log], options, async () => {
     await context.tables.createLog({ log, segment: START.segment, created }, first);
     context.newest.set(log, first);
   });
@@ -46,7 +46,7 @@ export async function createLog(context: ClientContext, log = context.newLogId()
 export async function startSegment(context: ClientContext, log: LogId, time?: number): Promise<NewSegment> {
   const conflict = (error: unknown) => error instanceof EntryExistsError;
   const id = newEntryId(context.random);
-  return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
+  return writeWithRetries(context, [log], { failure: 'Starting a segment failed', conflict }, async (consistency) => {
     const created = creationTime(context, log, time);
     const newest = await findCovered(context, log, consistency);
     const items = nextSegment(context, { log, newest, id, created });

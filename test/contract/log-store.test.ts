@@ -236,6 +236,47 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(entries[2] && headOf(entries[2]));
   });
 
+  test('it writes entries of several logs all or nothing, and names the log that has others', {
+    tags: ['I8'],
+  }, async () => {
+    const logs = await Promise.all([1, 2, 3].map(() => createLog(store)));
+    const together = (entry: number, id: Uint8Array) => {
+      // The entries of a transaction may even have equal ids.
+      return logs.flatMap((log) => [0, 1].map((more) => entryAt(log, { segment: 0, entry: entry + more }, { id })));
+    };
+    const entries = together(1, ID);
+    await store.putEntries(entries);
+    // An earlier sending of the same request wrote them.
+    await store.putEntries(entries);
+    const [, second] = logs;
+    for (const log of logs) expect(await numbersOf(log)).toEqual([0, 1, 2]);
+    await expect(store.putEntries(together(1, OTHER_ID))).rejects.toThrow(EntryExistsError);
+    if (second === undefined) throw new Error('there are three logs');
+    await store.putEntries([entryAt(second, { segment: 0, entry: 3 })]);
+    const conflict = store.putEntries(together(3, OTHER_ID));
+    await expect(conflict).rejects.toMatchObject({ code: 'ENTRY_EXISTS', log: second, segment: 0, entry: 3 });
+    for (const log of logs) expect(await numbersOf(log)).toEqual(log === second ? [0, 1, 2, 3] : [0, 1, 2]);
+  });
+
+  test.each(['nothing', 'another entry'])(
+    'it refuses an id that one log has already, if the other log has %s',
+    { tags: ['I8'] },
+    async (what) => {
+      const [one, other] = [await createLog(store), await createLog(store)];
+      const at = (log: LogId, id: Uint8Array) => entryAt(log, { segment: 0, entry: 1 }, { id });
+      await store.putEntries([at(one, ID)]);
+      if (what === 'another entry') await store.putEntries([at(other, OTHER_ID)]);
+      const before = await itemsOf(other);
+      for (const entries of [
+        [at(one, ID), at(other, ID)],
+        [at(other, ID), at(one, ID)],
+      ]) {
+        await expect(store.putEntries(entries)).rejects.toMatchObject({ code: 'USAGE', log: other });
+      }
+      expect(await itemsOf(other)).toEqual(before);
+    },
+  );
+
   test('it accepts 100 entries and refuses more, or larger ones', async () => {
     const log = await createLog(store);
     const entries = Array.from({ length: 101 }, (_, i) => entryAt(log, { segment: 0, entry: i + 1 }));

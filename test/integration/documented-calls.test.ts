@@ -147,6 +147,12 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     return expect(bodies.filter((body) => Array.isArray(body))).toHaveLength(SEGMENTS * EDITS);
   },
   'logs.feed.release': async () => logs.feed.release('documented'),
+  'logs.client.transact': async () => {
+    const other = await logs.client.createLog();
+    const entries = [{ type: 'Set', version: 1, body: [[0, 0, 'both']] }];
+    const added = await logs.client.transact([log, other].map((each) => ({ log: each, entries })));
+    return expect(added).toMatchObject([{ firstNumber: expect.any(Number) }, { firstNumber: 1 }]);
+  },
   'logs.client.startSegment': async () =>
     expect(await logs.client.startSegment(log)).toMatchObject({ segment: SEGMENTS + 1 }),
   'logs.close': async () => {

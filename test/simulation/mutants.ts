@@ -1758,4 +1758,40 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'logs-written-in-turn',
+    fault: 'a transaction writes one log after the other',
+    test: 'test/property/transact.test.ts',
+    edits: [
+      {
+        file: 'log/append.ts',
+        from: '      await context.tables.putEntries(placed.flat());\n',
+        to: '      for (const entries of placed) await context.tables.putEntries(entries);\n',
+      },
+    ],
+  },
+  {
+    name: 'one-log-proves-all',
+    fault: 'an entry that one log has already counts as the whole transaction',
+    test: 'test/contract/log-store.test.ts',
+    edits: [
+      {
+        file: 'adapters/dynamodb/log-store.ts',
+        from: '    if (own.length === 0) throw conflictOf(entries, creation.existing);\n',
+        to: '    if (own.length === 0) throw conflictOf(entries, creation.existing);\n    if (own.length > 0) return;\n',
+      },
+    ],
+  },
+  {
+    name: 'first-log-allowed',
+    fault: 'the server asks for the first log of a transaction only whether the user may append',
+    test: 'test/unit/transact.test.ts',
+    edits: [
+      {
+        file: 'adapters/web/answer-log-request.ts',
+        from: "  for (const { log, entries } of decoded) await requireAllowed(options, log, 'append', entries);\n",
+        to: "  if (first !== undefined) await requireAllowed(options, first.log, 'append', first.entries);\n",
+      },
+    ],
+  },
 ];

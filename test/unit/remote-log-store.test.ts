@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { type AnswerOptions, answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import type { LogAnswer } from '../../src/adapters/web/log-message.ts';
+import { encodeLines } from '../../src/adapters/web/log-message.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
 import {
@@ -87,6 +88,11 @@ function largeBody(byte: number): Pick<Entry, 'body'> {
 
 async function entriesInTable(): Promise<Entry[]> {
   return allEntries(tables.entries(log, { segment: 0, from: 0, to: 1000 }));
+}
+
+async function codeOf(message: unknown): Promise<unknown> {
+  const answer = await answerLogRequest({ store: unarchived(tables), tables }, message, { allows: () => true });
+  return 'error' in answer ? answer.error.code : undefined;
 }
 
 describe('a log store behind a server', () => {
@@ -263,7 +269,9 @@ describe('a log store behind a server', () => {
     const apart = [entryAt(log, FIRST), entryAt(log, { segment: 0, entry: 3 })];
     await expect(page().putEntries(apart)).rejects.toThrow(MessageInvalidError);
     const ofTwo = [entryAt(log, FIRST), entryAt(newLogId(), { segment: 0, entry: 2 })];
-    await expect(page().putEntries(ofTwo)).rejects.toThrow(MessageInvalidError);
+    await expect(page().putEntries(ofTwo)).rejects.toThrow(LogNotFoundError);
+    const ofOne = { format: 1, log, op: 'putEntries', lines: encodeLines(ofTwo.map(encodeEntry)) };
+    expect(await codeOf(ofOne)).toBe('MESSAGE_INVALID');
     await expect(page().putEntries([entryAt(newLogId(), FIRST)])).rejects.toThrow(LogNotFoundError);
     expect(await entriesInTable()).toHaveLength(1);
   });
@@ -339,11 +347,6 @@ describe('a log store behind a server', () => {
 
 describe('the messages between page and server', () => {
   const request = { format: 1, op: 'newestSegments', limit: 2, consistent: true };
-
-  async function codeOf(message: unknown): Promise<unknown> {
-    const answer = await answerLogRequest({ store: unarchived(tables), tables }, message, { allows: () => true });
-    return 'error' in answer ? answer.error.code : undefined;
-  }
 
   test('a malformed request is refused', async () => {
     expect(await codeOf({ ...request, log })).toBeUndefined();

@@ -15,6 +15,7 @@ import {
   encodeEntry,
   encodeSegment,
   entryKey,
+  entryPlace,
   HEAD_ATTRIBUTES,
   isOwnItem,
   LAST_SNAPSHOT_NAMES,
@@ -34,6 +35,7 @@ import type {
   SegmentRange,
   UnreadEntries,
 } from '../../log/log-store.ts';
+import { idUsedTwice } from '../../log/new-entry.ts';
 import { endAfter } from '../../log/newest.ts';
 import type { LastSnapshot, Segment } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
@@ -138,11 +140,16 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
   async putEntries(entries: readonly Entry[]): Promise<void> {
     const items = entries.map((entry) => this.#newEntry(entry));
     checkWriteSize(items.map(({ item }) => item));
-    const [entry] = entries;
-    if (entry === undefined || (await this.#create(items, entries))) return;
-    const { log, position } = entry;
-    const reason = entries.length === 1 ? 'the entry already exists' : 'one of the entries already exists';
-    throw new EntryExistsError(reason, { log, segment: position.segment, entry: position.entry });
+    const creation = await this.requests.create(items);
+    if (creation.written) return;
+    const own = entries.filter((entry) => hasOwn(creation, [entry]));
+    if (own.length === 0) throw conflictOf(entries, creation.existing);
+    // A transaction names each item that exists, but DynamoDB does not promise it.
+    const isOfOwn = ({ log }: Entry) => own.some((entry) => entry.log === log);
+    for (const entry of entries.filter((entry) => !isOfOwn(entry))) {
+      const item = await this.requests.get(this.entryTable, entryKey(entry.log, entry.position), true);
+      if (item === undefined || !isOwnItem(item, entry)) throw idUsedTwice(entry, own);
+    }
   }
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
@@ -288,6 +295,14 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
 /** Whether one of the existing items is one of the entries. */
 function hasOwn({ existing }: { readonly existing: readonly StoredItem[] }, entries: readonly Entry[]): boolean {
   return existing.some((item) => entries.some((entry) => isOwnItem(item, entry)));
+}
+
+/** The error if entries of others exist: it names the first entry of the log that has one. */
+function conflictOf(entries: readonly Entry[], existing: readonly StoredItem[]): EntryExistsError {
+  const taken = existing.map(entryPlace);
+  const [first] = entries.filter(({ log }) => taken.length === 0 || taken.some((place) => place.log === log));
+  const reason = entries.length === 1 ? 'the entry already exists' : 'one of the entries already exists';
+  return new EntryExistsError(reason, { log: first?.log, ...first?.position });
 }
 
 /** Conditions under which entries that were not read are as expected. */

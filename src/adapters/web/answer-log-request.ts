@@ -21,7 +21,7 @@ import { decodeEntry, encodeEntry, encodeEntryHead, encodeSegment } from '../../
 import { itemBytes, MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
 import type { EntryAppender, LogReader } from '../../log/log-store.ts';
 import { storableMetadata } from '../../log/metadata.ts';
-import { checkNewEntries } from '../../log/new-entry.ts';
+import { checkEntryCount, checkNewEntries } from '../../log/new-entry.ts';
 import { type LogEnd, queryNewest } from '../../log/newest.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
 import {
@@ -62,7 +62,9 @@ const FULL_ANSWER = 1_000_000;
 
 const envelope = z.looseObject({ format: z.int().min(1) });
 const numbered = z.int().min(0).max(MAX_NUMBER);
-const place = { format: z.literal(MESSAGE_FORMAT), log: logIdSchema() };
+const format = z.literal(MESSAGE_FORMAT);
+const lines = z.array(z.string()).min(1).max(MAX_TRANSACTION_ITEMS);
+const place = { format, log: logIdSchema() };
 const read = { ...place, consistent: z.boolean() };
 const end = z
   .int()
@@ -74,22 +76,26 @@ const logRequest = z.discriminatedUnion('op', [
   z.strictObject({ ...read, op: z.literal('newestEntry'), segment: numbered }),
   z.strictObject({ ...read, op: z.literal('getEntry'), segment: numbered, entry: numbered }),
   z.strictObject({ ...read, op: z.literal('items'), segment: numbered, from: end, to: end }),
+  z.strictObject({ ...place, op: z.literal('putEntries'), lines }),
   z.strictObject({
-    ...place,
-    op: z.literal('putEntries'),
-    lines: z.array(z.string()).min(1).max(MAX_TRANSACTION_ITEMS),
+    format,
+    op: z.literal('putTogether'),
+    appends: z
+      .array(z.strictObject({ log: logIdSchema(), lines }))
+      .min(2)
+      .max(MAX_TRANSACTION_ITEMS),
   }),
 ]);
 /** A request of a page to the application's server. It is JSON. */
 export type LogRequest = z.input<typeof logRequest>;
 type ParsedRequest = z.output<typeof logRequest>;
-type ReadRequest = Exclude<ParsedRequest, { op: 'putEntries' }>;
+type ReadRequest = Exclude<ParsedRequest, { op: 'putEntries' | 'putTogether' }>;
 
 /**
  * Runs a request of a page's `RemoteLogStore` on the server. Both request and answer are JSON. The
  * answer may be an error, which the page throws.
  *
- * A page can only append entries after the newest entry of the log. They cannot name objects of
+ * A page can only append entries after the newest entry of a log. They cannot name objects of
  * the bucket, carry roots or an expiry, or end a segment. Their types, ids, times, mutations,
  * metadata and bodies have the limits of every writer, and no body is larger than 16 KiB.
  * @throws any error that is not for the page, for example that AWS refuses the credentials: log it,
@@ -114,9 +120,9 @@ export async function answerLogRequest(
 }
 
 function parseRequest(request: unknown, { parseLog = parseLogId }: AnswerOptions): ParsedRequest {
-  const { data } = envelope.safeParse(request);
-  if (data !== undefined && data.format > MESSAGE_FORMAT) {
-    throw new MessageNewerError(`the request has format ${data.format}, and this server knows ${MESSAGE_FORMAT}`, {
+  const { data: sent } = envelope.safeParse(request);
+  if (sent !== undefined && sent.format > MESSAGE_FORMAT) {
+    throw new MessageNewerError(`the request has format ${sent.format}, and this server knows ${MESSAGE_FORMAT}`, {
       advice: 'Update logfold on the server',
     });
   }
@@ -125,8 +131,10 @@ function parseRequest(request: unknown, { parseLog = parseLogId }: AnswerOptions
     const [issue] = parsed.error.issues;
     throw malformed(issue?.path.join('.') ?? '', issue?.message ?? '');
   }
+  const { data } = parsed;
   try {
-    return { ...parsed.data, log: parseLog(parsed.data.log) };
+    if (data.op !== 'putTogether') return { ...data, log: parseLog(data.log) };
+    return { ...data, appends: data.appends.map((append) => ({ ...append, log: parseLog(append.log) })) };
   } catch (error) {
     throw error instanceof LogIdInvalidError ? malformed('log', error.reason) : error;
   }
@@ -139,16 +147,29 @@ function malformed(place: string, reason: string): MessageInvalidError {
 }
 
 async function answer(stores: AnsweringStores, request: ParsedRequest, options: AnswerOptions): Promise<LogAnswer> {
+  if (request.op === 'putEntries') return putTogether(stores, [request], options);
+  if (request.op === 'putTogether') return putTogether(stores, request.appends, options);
+  await requireAllowed(options, request.log, 'read', []);
+  return readLines(stores.store, request);
+}
+
+/** Appends to one or several logs, if the user may append to each of them. */
+async function putTogether(
+  { store, tables }: AnsweringStores,
+  appends: readonly { readonly log: LogId; readonly lines: readonly string[] }[],
+  options: AnswerOptions,
+): Promise<LogAnswer> {
   const { types = RESERVED_TYPES } = options;
-  if (request.op !== 'putEntries') {
-    await requireAllowed(options, request.log, 'read', []);
-    return readLines(stores.store, request);
-  }
-  const entries = decodeLines(request.lines).map(decodeEntry);
-  checkAppended(request.log, entries, types);
-  await requireAllowed(options, request.log, 'append', entries);
-  const newest = await requireEnd({ store: stores.store, types }, request.log, entries);
-  await stores.tables.putEntries(renumbered(entries, newest, types));
+  const decoded = appends.map(({ log, lines }) => ({ log, entries: decodeLines(lines).map(decodeEntry) }));
+  const [first] = decoded;
+  if (first !== undefined) checkEntryCount(first.log, decoded.flatMap(({ entries }) => entries).length);
+  if (new Set(decoded.map(({ log }) => log)).size < decoded.length) throw malformed('appends', 'a log comes twice');
+  for (const { log, entries } of decoded) checkAppended(log, entries, types);
+  for (const { log, entries } of decoded) await requireAllowed(options, log, 'append', entries);
+  const placed = decoded.map(async ({ log, entries }) => {
+    return renumbered(entries, await requireEnd({ store, types }, log, entries), types);
+  });
+  await tables.putEntries((await Promise.all(placed)).flat());
   return { lines: [] };
 }
 

@@ -77,10 +77,14 @@ export class RemoteLogStore implements LogReader, EntryAppender {
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {
-    const [first] = entries;
-    if (first === undefined) return;
-    const lines = encodeLines(entries.map(encodeEntry));
-    await this.#ask({ format: MESSAGE_FORMAT, op: 'putEntries', log: first.log, lines });
+    const logs = [...new Set(entries.map(({ log }) => log))];
+    const appends = logs.map((log) => {
+      return { log, lines: encodeLines(entries.filter((entry) => entry.log === log).map(encodeEntry)) };
+    });
+    const [append] = appends;
+    if (append === undefined) return;
+    const several = { format: MESSAGE_FORMAT, op: 'putTogether', appends } as const;
+    await this.#ask(appends.length > 1 ? several : { format: MESSAGE_FORMAT, op: 'putEntries', ...append });
   }
 
   async updateAttributes(): Promise<undefined> {
@@ -129,7 +133,7 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     } catch (cause) {
       if (cause instanceof LogfoldError) throw cause;
       throw new StoreUnavailableError(`the server did not answer: ${textOf(cause)}`, {
-        log: request.log,
+        log: request.op === 'putTogether' ? undefined : request.log,
         advice: 'Check the network and the server, then try again',
         cause,
       });

@@ -39,6 +39,7 @@ import type {
   SegmentRange,
   UnreadEntries,
 } from '../../../src/log/log-store.ts';
+import { idUsedTwice } from '../../../src/log/new-entry.ts';
 import { endAfter } from '../../../src/log/newest.ts';
 import {
   type Expiry,
@@ -339,7 +340,10 @@ export class MemoryLogStore implements LogStore {
       return stored !== undefined && isOwnItem(stored, entry);
     };
     // An earlier attempt of the same request wrote all items.
-    if (entries.some(own)) return;
+    const ownLogs = new Set(entries.filter(own).map(({ log }) => log));
+    const other = entries.find(({ log }) => !ownLogs.has(log));
+    if (ownLogs.size > 0 && other !== undefined) throw idUsedTwice(other, entries.filter(own));
+    if (ownLogs.size > 0) return;
     for (const { table, place, where } of writes) {
       if (table.has(place)) throw new EntryExistsError('the item already exists', where);
     }

@@ -1,6 +1,8 @@
 import { expect, vi } from 'vitest';
 import { StoreUnavailableError } from '../../../src/errors.ts';
 import { openLogs } from '../../../src/exports/local.ts';
+import { FEED_LOG } from '../../../src/feed/feed-log.ts';
+import { withFeed } from '../../../src/feed/feed-log-store.ts';
 import type { NewEntry } from '../../../src/log/client.ts';
 import { withHistory } from '../../../src/state/history/with-history.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
@@ -8,8 +10,10 @@ import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import type { Rectangle } from '../../../src/state/spreadsheet/sheet.ts';
 import { historyOf } from '../../support/history-log.ts';
 import { LiveLog, rowsOf } from '../../support/live-logs.ts';
+import { NOON, testLogClient } from '../../support/logs.ts';
 import { NOTE, versionedSheet } from '../../support/models/versioned-sheet.ts';
 import { expiring } from '../../support/segments.ts';
+import { MemoryLogStore } from '../../support/stores/memory-log-store.ts';
 import { enginePids, temporaryDirectory } from '../../support/stores/shared-engine.ts';
 import type { Cases } from './case.ts';
 
@@ -35,8 +39,51 @@ function loseAnswer(live: LiveLog): void {
   };
 }
 
-/** Advice for applications that hold documents. */
+/** A client, and two logs with their first entries. */
+async function twoLogs() {
+  const made = testLogClient();
+  return { ...made, logs: [await made.client.createLog(), await made.client.createLog()] as const };
+}
+
+/** Advice for applications that hold documents, or append to several logs. */
 export const CLIENT: Cases = {
+  'Give an array of { log, entries }': async (refused) => {
+    const { client, logs } = await twoLogs();
+    for (const appends of [undefined, [], [CITY], [{ entries: [CITY] }]]) {
+      await refused(() => Reflect.apply(client.transact, client, [appends]));
+    }
+    expect(await client.transact(logs.map((log) => ({ log, entries: [CITY] })))).toHaveLength(2);
+  },
+  'Give all entries of a log in one append': async (refused) => {
+    const { client, logs } = await twoLogs();
+    const [log] = logs;
+    await refused(() => client.transact([log, log].map((each) => ({ log: each, entries: [CITY] }))));
+    expect(await client.transact([{ log, entries: [CITY, CITY] }])).toHaveLength(1);
+  },
+  'Append fewer entries together': async (refused) => {
+    const { client, logs } = await twoLogs();
+    const transact = (count: number) =>
+      client.transact(logs.map((log) => ({ log, entries: Array<NewEntry>(count).fill(CITY) })));
+    await refused(() => transact(51));
+    expect(await transact(50)).toHaveLength(2);
+  },
+  'Give each new entry another id, or none': async (refused) => {
+    const { client: earlier, store, logs } = await twoLogs();
+    const id = Uint8Array.of(1, 2, 3);
+    await earlier.addEntry(logs[0], { ...CITY, id });
+    const { client } = testLogClient({ store });
+    client.sawEnd({ log: logs[0], position: { segment: 0, entry: 0 }, number: 0, type: 'Snapshot' }, NOON * 1000);
+    const transact = (entry: NewEntry) => client.transact(logs.map((log) => ({ log, entries: [entry] })));
+    await refused(() => transact({ ...CITY, id }));
+    expect(await transact(CITY)).toHaveLength(2);
+  },
+  'Append to the other logs only; logfold itself writes the feed': async (refused) => {
+    const { client } = testLogClient({ store: withFeed(new MemoryLogStore(), new MemoryLogStore()) });
+    const log = await client.createLog();
+    await client.createLog(FEED_LOG);
+    await refused(() => client.transact([log, FEED_LOG].map((each) => ({ log: each, entries: [CITY] }))));
+    expect(await client.transact([{ log, entries: [CITY] }])).toHaveLength(1);
+  },
   'Call openLogs again': async (refused) => {
     const live = await LiveLog.create();
     const logs = live.logs();
