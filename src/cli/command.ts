@@ -14,7 +14,7 @@ import { parseMoment } from './moment.ts';
 import { Output } from './output.ts';
 import type { Place } from './place.ts';
 import { applySettings, Setting, type Settings } from './settings.ts';
-import { interrupted, untilInterrupted } from './signals.ts';
+import { changesNothing, interrupted, untilInterrupted } from './signals.ts';
 
 /**
  * A command with the options that every command has.
@@ -47,11 +47,25 @@ export function command(name: string, description: string) {
     )
     .addOption(mappingOption())
     .option('--json', 'print one JSON document on standard output and nothing else', false)
+    .hook('preAction', (_, running) => {
+      const { dryRun } = running.opts();
+      if (dryRun === true) changesNothing();
+    })
     .showHelpAfterError('(add --help for the options)');
+}
+
+/** A {@link command} that changes nothing: after a signal, there is nothing to check. */
+export function readingCommand(name: string, description: string) {
+  return command(name, description).hook('preAction', changesNothing);
 }
 
 function fromDirectory(path: string, directory: string): string {
   return resolve(directory, path);
+}
+
+/** How to start the command line again, as it was started. npx finds it where no shell does. */
+export function commandName(): string {
+  return process.env.npm_command === undefined ? 'logfold' : 'npx logfold';
 }
 
 /**

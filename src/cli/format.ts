@@ -36,17 +36,51 @@ export function formatDuration(seconds: number): string {
 /** The cells of a row, one for each column. */
 export type TableRow = readonly (string | number)[];
 
+/** A text of this many UTF-16 code units is never narrower than a column of a screen. */
+const WIDEST = 10_000;
+const GRAPHEMES = new Intl.Segmenter('en');
+
+/**
+ * A text on one line of a terminal, in at most this many columns of the screen: `…` replaces the
+ * rest. Escapes replace ends of lines and tabs too.
+ */
+function oneLine(text: string, width: number): string {
+  const line = forTerminal(text.slice(0, WIDEST).toWellFormed()).replaceAll(/[\n\t]/g, printable);
+  if (text.length <= WIDEST && stringWidth(line) <= width) return line;
+  let shown = '';
+  let columns = 1;
+  for (const { segment } of GRAPHEMES.segment(line)) {
+    columns += stringWidth(segment);
+    if (columns > width) break;
+    shown += segment;
+  }
+  return `${shown}…`;
+}
+
+/** The columns of the screen that each column of a table takes without its borders. */
+export function columnWidths(head: readonly string[], rows: readonly TableRow[]): number[] {
+  const widths = head.map((name) => stringWidth(name));
+  for (const row of rows) {
+    for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, stringWidth(`${cell}`));
+  }
+  return widths;
+}
+
+/** The columns of the screen for a table whose columns have these widths. */
+export function tableWidth(widths: readonly number[]): number {
+  return widths.reduce((sum, width) => sum + width + 3, 1);
+}
+
 /**
  * A table for people, as wide as its widest cells. It takes time in proportion to its rows.
  * @param head the names of the columns
  * @param rows escapes replace control characters
+ * @param cellWidth the most columns of the screen for a cell; by default so many that nobody cuts
+ * an id or a value
  */
-export function textTable(head: readonly string[], rows: readonly TableRow[]): string {
-  const texts = rows.map((row) => row.map((cell) => forTerminal(`${cell}`)));
-  const widths = head.map((name) => stringWidth(name));
-  for (const row of texts) {
-    for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, stringWidth(cell));
-  }
+export function textTable(head: readonly string[], rows: readonly TableRow[], cellWidth = WIDEST): string {
+  const texts = rows.map((row) => row.map((cell) => oneLine(`${cell}`, cellWidth)));
+  const widths = columnWidths(head, texts);
   const line = (row: readonly string[]): string =>
     `│${row.map((cell, i) => ` ${cell}${' '.repeat((widths[i] ?? 0) - stringWidth(cell))} `).join('│')}│`;
   const rule = (left: string, middle: string, right: string): string =>

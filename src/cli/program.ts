@@ -57,7 +57,7 @@ export function makeProgram(): Command {
     segmentCommand(),
     workCommand(),
     listCommand(readOnce),
-    statusCommand(),
+    statusCommand(readOnce),
     exportCommand(),
     viewCommand(),
     stateCommand(),

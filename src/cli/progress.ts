@@ -14,8 +14,8 @@ export interface ProgressOptions {
 
 /**
  * Progress of a command: a bar on a terminal, elsewhere a line every two seconds. Without a
- * terminal, a short command shows nothing. The bar changes no mode of the terminal, neither cursor
- * nor line wrap, so no end of the process leaves a mode to restore.
+ * terminal, a short command shows nothing. The bar disappears when it stops. It changes no mode of
+ * the terminal, neither cursor nor line wrap, so no end of the process leaves a mode to restore.
  */
 export class ProgressBar {
   /** The bar on the terminal, if any. Other output to the terminal stops it first. */
@@ -49,11 +49,9 @@ export class ProgressBar {
         total === 0
           ? () => `${label}: ${this.#value}${this.#suffix()}`
           : `${label} [{bar}] {value}/{total}, {eta_formatted} left`;
-      // The number of requests is useless afterwards.
-      const clearOnComplete = total === 0;
-      this.#bar = new SingleBar({ format, stream, clearOnComplete, hideCursor: false, linewrap: true });
+      this.#bar = new SingleBar({ format, stream, clearOnComplete: true, hideCursor: false, linewrap: true });
       this.#bar.start(total, this.#value);
-      // The shell's prompt starts on a new line.
+      // The shell's prompt starts on an empty line.
       process.on('exit', this.stop);
       return;
     }

@@ -6,6 +6,12 @@ const SAME_SIGNAL_MS = 1_000;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 let shared: AbortSignal | undefined;
+let onlyReads = false;
+
+/** Says that the command changes nothing, so that after a signal there is nothing to check. */
+export function changesNothing(): void {
+  onlyReads = true;
+}
 
 /**
  * The abort signal of the whole process. The first SIGINT, SIGTERM or SIGHUP aborts it with an
@@ -41,6 +47,11 @@ export function exitCodeOf(signal: string): number {
   return 128 + (numbers[signal] ?? 0);
 }
 
+/** Sets the exit code of a command that ends by itself, if a signal has come. */
+export function endAfterSignal({ reason }: AbortSignal): void {
+  if (reason instanceof InterruptedError) process.exitCode = exitCodeOf(reason.signal);
+}
+
 function watchSignals(): AbortSignal {
   const controller = new AbortController();
   let first: number | undefined;
@@ -50,7 +61,9 @@ function watchSignals(): AbortSignal {
     first ??= now;
     controller.abort(
       new InterruptedError(signal, `${signal} ended the command`, {
-        advice: 'Check what the command has changed before you run it again: its changes stay',
+        advice: onlyReads
+          ? 'Run the command again'
+          : 'Check what the command has changed before you run it again: its changes stay',
       }),
     );
   };

@@ -1,8 +1,8 @@
 import type { TableMeter } from '../adapters/dynamodb/requests.ts';
 import { sleep } from '../adapters/platform/node-logs.ts';
-import { InterruptedError, type LogfoldError } from '../errors.ts';
+import type { LogfoldError } from '../errors.ts';
 import { RateLimiter } from '../workers/retention/rate-limiter.ts';
-import { exitCodeOf } from './signals.ts';
+import { endAfterSignal } from './signals.ts';
 
 /** Read units per second that a scan of an application's table uses by default. */
 export const READ_UNITS = 100;
@@ -41,8 +41,7 @@ export class TableScan {
 
   /** Sets the exit code of the process. */
   end({ failed, complete }: { readonly failed: number; readonly complete: boolean }): void {
-    const { reason } = this.#stop;
     if (failed > 0) process.exitCode = 1;
-    if (!complete && reason instanceof InterruptedError) process.exitCode = exitCodeOf(reason.signal);
+    if (!complete) endAfterSignal(this.#stop);
   }
 }

@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { setImmediate as pause } from 'node:timers/promises';
 import { removeAtExit } from '../adapters/filesystem/temporary-paths.ts';
 import { OutputFailedError, UsageError } from '../errors.ts';
+import { ProgressBar } from './progress.ts';
 
 const STANDARD_OUTPUT = 1;
 const STANDARD_OUTPUT_NAME = 'standard output';
@@ -34,9 +35,19 @@ export function writeAnswer(text: string): void {
  */
 export async function writeStandardOutput(parts: AsyncIterable<unknown>, transform?: Transform): Promise<void> {
   answered = true;
-  if (isStream(STANDARD_OUTPUT)) return pour(parts, { transform, target: process.stdout, name: STANDARD_OUTPUT_NAME });
+  if (isStream(STANDARD_OUTPUT)) {
+    return pour(clearing(parts), { transform, target: process.stdout, name: STANDARD_OUTPUT_NAME });
+  }
   const target = createWriteStream('', { fd: STANDARD_OUTPUT, autoClose: false });
   await pour(parts, { transform, target, name: STANDARD_OUTPUT_NAME });
+}
+
+/** The same parts. A progress bar disappears before each part that goes to the same terminal. */
+async function* clearing(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
+  for await (const part of parts) {
+    if (process.stdout.isTTY) ProgressBar.shown?.stop();
+    yield part;
+  }
 }
 
 /**
@@ -47,6 +58,7 @@ export async function writeStandardOutput(parts: AsyncIterable<unknown>, transfo
 export async function writePart(text: string): Promise<void> {
   answered = true;
   if (!isStream(STANDARD_OUTPUT)) return writeWhole(text);
+  if (process.stdout.isTTY) ProgressBar.shown?.stop();
   await new Promise<void>((resolve, reject) => {
     process.stdout.write(text, (error) => (error ? reject(outputFailed(STANDARD_OUTPUT_NAME, error)) : resolve()));
   });
@@ -156,22 +168,32 @@ const PART_LENGTH = 64 * 1024;
 /**
  * Yields a JSON document in parts, because the whole may be too long for a string.
  * @param head the first properties of the document, at least one
- * @param name the last property, an array of the items
+ * @param name the property after them, an array of the items
+ * @param tail the properties after the items, which it may count
  */
-export function documentParts(head: object, name: string, items: AsyncIterable<object>): AsyncGenerator<string> {
+export function documentParts(
+  head: object,
+  name: string,
+  items: AsyncIterable<object>,
+  tail: () => object = () => ({}),
+): AsyncGenerator<string> {
   const start = `${JSON.stringify(head).slice(0, -1)},"${name}":[`;
-  return joined(items, { start, separator: ',', end: ']}\n' }, (item) => JSON.stringify(item));
+  const end = (): string => {
+    const rest = JSON.stringify(tail());
+    return rest === '{}' ? ']}\n' : `],${rest.slice(1)}\n`;
+  };
+  return joined(items, { start, separator: ',', end }, (item) => JSON.stringify(item));
 }
 
 /** Yields a line for each item, several of them at a time. */
 export function lineParts<T>(items: AsyncIterable<T>, lineOf: (item: T) => string): AsyncGenerator<string> {
-  return joined(items, { start: '', separator: '', end: '' }, (item) => `${lineOf(item)}\n`);
+  return joined(items, { start: '', separator: '', end: () => '' }, (item) => `${lineOf(item)}\n`);
 }
 
 interface Around {
   readonly start: string;
   readonly separator: string;
-  readonly end: string;
+  readonly end: () => string;
 }
 
 async function* joined<T>(
@@ -188,7 +210,7 @@ async function* joined<T>(
     yield text;
     text = '';
   }
-  yield text + end;
+  yield text + end();
 }
 
 const ITEMS = 1_000;

@@ -54,6 +54,11 @@ export interface HistoryOptions {
   readonly at?: Moment | undefined;
   /** Only the newest so many revisions, with the same numbers. All by default. */
   readonly limit?: number | undefined;
+  /**
+   * Called with the number of entries folded so far, again and again. Never called if the reducer
+   * keeps its history: then nothing is folded.
+   */
+  readonly onProgress?: ((entries: number) => void) | undefined;
 }
 
 interface HistoryRequest extends HistoryOptions {
@@ -70,7 +75,7 @@ export interface HistorySource {
 }
 
 function checkOptions({ place, ...options }: HistoryRequest): void {
-  checkOptionNames('history', options, ['at', 'limit'] satisfies (keyof HistoryOptions)[]);
+  checkOptionNames('history', options, ['at', 'limit', 'onProgress'] satisfies (keyof HistoryOptions)[]);
   const { limit } = options;
   if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 1)) {
     throw new UsageError(`the limit ${limit} is not a whole number of at least 1`);
@@ -89,12 +94,12 @@ export async function* readHistory(
   request: HistoryRequest,
 ): AsyncGenerator<Revision> {
   checkOptions(request);
-  const { place, at, limit = Number.POSITIVE_INFINITY } = request;
+  const { place, at, limit = Number.POSITIVE_INFINITY, onProgress } = request;
   const { log, nodes, state, end } = at === undefined ? newestState : await pastSource(deps, newestState, at);
   const frozen = new FrozenState(nodes, state);
   const { keys, columnOf } = await keysOfPlace(place, frozen.draft, deps.reducer);
   const isKept = keepsHistory(deps.reducer);
-  const recorded = isKept ? keptChanges(nodes, state, keys) : foldedChanges(deps, log, keys, end);
+  const recorded = isKept ? keptChanges(nodes, state, keys) : foldedChanges({ ...deps, onProgress }, log, keys, end);
   const changes = realChanges(recorded);
   const found = newest(columnOf === undefined ? changes : ofRow(await Array.fromAsync(changes), columnOf), limit);
   yield* inAdvance(found, READ_AHEAD, (each) => complete(isKept ? deps.store : undefined, log, each));
@@ -230,6 +235,7 @@ const HELD_BYTES = 64 * 1024 * 1024;
 export interface FoldedHistoryDeps extends LoadDeps {
   /** 64 MiB by default. */
   readonly heldBytes?: number | undefined;
+  readonly onProgress?: HistoryOptions['onProgress'];
 }
 
 /**
@@ -249,11 +255,18 @@ export async function* foldedChanges(
   const { name, version } = deps.reducer;
   const reducer = { name, version, fold: recordingFold(deps.reducer, () => recorder) };
   const { blobs, types, heldBytes = HELD_BYTES } = deps;
+  let folded = 0;
+  const onProgress = (entries: number) => deps.onProgress?.(folded + entries);
   let draft = new Draft(nodeStore(deps, log));
   let from = START;
   try {
     for (const next of [...(await lastSnapshots(deps, log, to)), to]) {
-      await foldEntries(draft, readEntries(deps, log, { from, to: next }), { reducer, blobs, types });
+      folded += await foldEntries(draft, readEntries(deps, log, { from, to: next }), {
+        reducer,
+        blobs,
+        types,
+        onProgress,
+      });
       from = next;
       if (next !== to && draft.heldBytes > heldBytes) draft = (await storedDraft(deps, log, next)) ?? draft;
     }

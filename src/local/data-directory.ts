@@ -4,6 +4,7 @@ import { translateAwsError } from '../adapters/aws/aws-error.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem/blob-store.ts';
 import { type Deployment, requireOwnFeedTable } from '../adapters/platform/open-stores.ts';
 import { ResourceMissingError } from '../errors.ts';
+import { requireClaim } from '../mapping/bucket-claim.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { type Engine, joinEngine } from './engine.ts';
 import {
@@ -67,6 +68,7 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * Opens a data directory: joins its engine and finds or creates its tables. The caller leaves the
  * engine.
  * @throws ResourceMissingError if something is missing and `creates` is false
+ * @throws BucketTakenError if there is no mapping, and the directory holds the logs of one
  * @throws UsageError if a table exists with other keys, the feed would share a table with the logs,
  * or the directory cannot be used
  * @throws EngineError if the engine does not start, or ends
@@ -78,6 +80,9 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
   const { engine, config, dynamodb } = await openEngine(dir, { creates: createsDirectory });
   try {
     const names = { entryTable, segmentTable };
+    const blobs = new FilesystemBlobStore(join(dir, 'blobs'));
+    // Before a table of logfold's own schema is missed or created beside those of the application.
+    if (mapping === undefined) await requireClaim(blobs, undefined);
     const ready =
       mapping === undefined
         ? prepareTables(dynamodb, names, { creates, dir })
@@ -89,7 +94,6 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
       .catch((error: unknown) => {
         throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
       });
-    const blobs = new FilesystemBlobStore(join(dir, 'blobs'));
     return { engine, config, deployment: { ...names, dynamodb, blobs, feedTable, mapping } };
   } catch (error) {
     await engine.leave();

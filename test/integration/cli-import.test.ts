@@ -90,6 +90,29 @@ describe('import', () => {
     expect(await csvOf(log)).toBe(',\nDenver,2.5\n');
   });
 
+  test('a time of day becomes what the help says', async () => {
+    const log = await place.log();
+    const csv = await write('times.csv', '13:45\n');
+    const sheets = { Sheet: ['<row r="1"><c s="1"><v>0.5729166666666666</v></c></row>'] };
+    const xlsx = await write('times.xlsx', await xlsxBytes({ sheets, formats: ['h:mm'] }));
+    const [text, typed] = [[], ['--values', 'typed']];
+    for (const [row, [file, ...words]] of [
+      [csv, ...text],
+      [xlsx, ...text],
+      [csv, ...typed],
+      [xlsx, ...typed],
+    ].entries()) {
+      await place.json('import', log, file ?? '', '--row', `${row}`, ...words);
+    }
+    const { items } = await place.json('state', log, '--map', 'cells');
+    const values = (items as { value: unknown }[]).map(({ value }) => value);
+    expect(values).toEqual(['13:45', '13:45', '13:45', 0.5729166666666666]);
+    const { stdout } = await runCli(['import', '--help']);
+    expect(stdout.replaceAll('\n', ' ')).toContain(
+      'With --values typed, 13:45 is the text 13:45 in a CSV file, and the part of the day 0.5729166666666666 in an XLSX file',
+    );
+  });
+
   test('formulas without valid results are counted, if their stored results are asked for', async () => {
     const log = await place.log();
     const words = ['import', log, FORMULAS, '--formulas', 'stored', ...place.words];

@@ -140,6 +140,11 @@ afterAll(async () => {
 
 const COMMANDS: readonly [name: string, words: () => readonly string[]][] = [
   ['status', () => ['status']],
+  ['list', () => ['list', '--newest']],
+  ['view', () => ['view', log]],
+  ['diff', () => ['diff', log, '0/1']],
+  ['history', () => ['history', log, '--cell', '0:0']],
+  ['entries', () => ['entries', log]],
   ['export', () => ['export', log, '--csv', join(place.directory, 'never.csv')]],
   ['replay', () => ['replay', log]],
   ['verify', () => ['verify', log]],
@@ -149,6 +154,9 @@ const COMMANDS: readonly [name: string, words: () => readonly string[]][] = [
   ['sweep', () => ['sweep', '--rebuild']],
   ['work --until-idle', () => ['work', '--until-idle']],
 ];
+
+/** Commands that can change something. */
+const WRITERS = ['restore', 'collect', 'sweep', 'work --until-idle'];
 
 interface Interruption {
   /** The number of requests to the tables that are answered before the signal. */
@@ -234,6 +242,7 @@ test.each(COMMANDS)(
     expect(shown.code, `${other.about}: ${shown.stderr}`).toBe(other.code);
     expect(shown.stderr, other.about).not.toMatch(MODE);
     expect(shown.stderr, other.about).toMatch(/\n$/);
+    if (!WRITERS.includes(name)) expect(shown.stderr, other.about).not.toMatch(/chang/i);
     await expectNothingLeft();
   },
 );

@@ -1,17 +1,17 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
+import { DynamoDBClient, ListTablesCommand, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openEngine } from '../../src/local/data-directory.ts';
 import { ensureSegmentTable } from '../../src/local/tables.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../../src/store/keys.ts';
-import { end, runCli, startCli } from '../support/cli.ts';
-import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
+import { end, runCli, runJson, startCli } from '../support/cli.ts';
+import { CliPlace, expectNoTrace, refusalOf } from '../support/cli-place.ts';
 import { EXPIRING_ORDERS } from '../support/orders.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { clientConfig } from '../support/stores/shared-engine.ts';
@@ -105,27 +105,68 @@ describe('inspect', () => {
     expect(Number(items)).toBeLessThanOrEqual(16);
   });
 
-  test('prints steps that can be pasted, and that lead to snapshots', async () => {
+  test.each([
+    { kind: 'a file', isReadyMade: false, sampled: '', overrides: { by: { S: 'Ann' }, payload: { S: '{}' } } },
+    { kind: 'a ready-made mapping', isReadyMade: true, sampled: '--sample 500', overrides: {} },
+  ])('prints steps with $kind that can be pasted, and that lead to snapshots', async (given) => {
+    const { isReadyMade, sampled, overrides } = given;
     // The bucket of the other tests belongs to another mapping.
     const own = await mkdtemp(join(tmpdir(), "logfold's steps "));
-    const logfold = `'${process.execPath}' '${join(import.meta.dirname, '../../bin/logfold.mjs')}'`;
-    const paste = async (script: string): Promise<string> => {
-      const lines = script.replaceAll(/^ *logfold /gm, `${logfold} `).replaceAll(' work ', ' work --until-idle ');
-      return (await promisify(execFile)('sh', ['-e', '-c', lines], { cwd: own, env: { PATH: process.env.PATH } }))
-        .stdout;
-    };
+    const programs = join(own, 'programs');
+    await mkdir(programs);
+    await symlink(join(import.meta.dirname, '../../bin/logfold.mjs'), join(programs, 'logfold'));
+    const PATH = `${programs}:${dirname(process.execPath)}:${process.env.PATH}`;
+    const paste = async (script: string) =>
+      promisify(execFile)('sh', ['-e', '-c', script], { cwd: own, env: { PATH } });
     try {
       const { engine, dynamodb } = await openEngine(join(own, 'data of orders'), { creates: true });
       await createItemTable(dynamodb, TABLE, { stream: 'NEW_IMAGE' });
-      const items = Array.from({ length: 101 }, (_, n) => event('1', n));
+      const items = Array.from({ length: 101 }, (_, n) => event('1', n, overrides));
       for (const Item of items) await dynamodb.send(new PutItemCommand({ TableName: TABLE, Item }));
       dynamodb.destroy();
       await engine.leave();
-      const printed = await paste(`logfold inspect ${TABLE} --local 'data of orders'`);
+      const { stdout: printed } = await paste(`logfold inspect ${TABLE} ${sampled} --local 'data of orders'`);
+      expect(printed.includes('The ready-made mapping --mapping pk-sk:order is the same.')).toBe(isReadyMade);
       const [, steps = ''] = printed.split('Next steps:');
+      expect(steps).toContain('first snapshot of a log is due after 100 entries');
       const commands = steps.match(/^ {7}.*$/gm) ?? [];
-      expect(commands.length).toBe(5);
-      expect(await paste(commands.join('\n'))).toContain('snapshot 1 0/101: 101 entries');
+      expect(commands.length).toBe(isReadyMade ? 4 : 5);
+      // The last one runs until it is interrupted.
+      const wait = 'WORK=$!; until grep -q Working said; do sleep 0.1; done; kill -TERM $WORK; wait $WORK';
+      const last = `${commands.pop()} 2> said & ${wait}`;
+      const { stdout } = await paste(commands.join('\n'));
+      expect(stdout).toContain('builds the snapshots that are due, the first of a log after 100 entries.');
+      expect(stdout).toContain('snapshot 1 0/101: 101 entries');
+      expect(await paste(last).catch((error: unknown) => error)).toMatchObject({ code: 143 });
+    } finally {
+      await rm(own, { recursive: true });
+    }
+  });
+
+  test('a directory that belongs to a mapping gets no table of other logs', async () => {
+    const own = await mkdtemp(join(tmpdir(), 'logfold-mapped-'));
+    try {
+      const { engine, dynamodb } = await openEngine(own, { creates: true });
+      const tables = async () => (await dynamodb.send(new ListTablesCommand({}))).TableNames;
+      await createItemTable(dynamodb, TABLE, { stream: 'NEW_IMAGE' });
+      await dynamodb.send(new PutItemCommand({ TableName: TABLE, Item: event('1', 0) }));
+      await runJson(['adopt', '--mapping', 'pk-sk:order', '--entry-table', TABLE, '--local', own]);
+      expect(await tables()).toEqual(['Segment', TABLE]);
+      for (const words of [
+        ['create'],
+        ['list'],
+        ['status'],
+        ['work', '--until-idle'],
+        ['table', 'compare', '--table', TABLE],
+        ['table', 'export'],
+        ['table', 'revisions', '{"pk":"order#1","sk":0}', '--table', TABLE],
+      ]) {
+        const refusal = refusalOf(await runCli([...words, '--json', '--local', own]));
+        expect({ words, code: refusal.code }).toEqual({ words, code: 'BUCKET_TAKEN' });
+      }
+      expect(await tables()).toEqual(['Segment', TABLE]);
+      dynamodb.destroy();
+      await engine.leave();
     } finally {
       await rm(own, { recursive: true });
     }

@@ -315,7 +315,7 @@ describe('a log that cannot be folded', () => {
     } finally {
       await end(pipeline, 'SIGTERM');
     }
-    expect(pipeline.exitCode).toBe(0);
+    expect(pipeline.exitCode).toBe(143);
   });
 
   test('does not hide other logs in status if its newest item cannot be read', async () => {

@@ -4,7 +4,7 @@ import { queryNewestSegments } from '../../log/newest.ts';
 import { segmentSizes } from '../../mapping/item-division.ts';
 import { type AdoptResult, adoptLogs, adoptSource } from '../../workers/adopt/adopt-logs.ts';
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
-import { count } from '../../workers/jobs/report.ts';
+import { count, countEntries } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { divisionFrom } from '../policy-options.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
@@ -53,7 +53,8 @@ export function adoptCommand() {
       }
       const changes = claimChange(log, options);
       if (changes !== undefined) return inEnvironment({ ...options, changesClaim: true }, changes);
-      const sizes = segmentSizes(divisionFrom(options));
+      const division = divisionFrom(options);
+      const sizes = segmentSizes(division);
       return inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const { mapped, deps, requests } = environment;
         if (mapped === undefined) return;
@@ -86,7 +87,10 @@ export function adoptCommand() {
         );
         environment.lost.throwIfAborted();
         const { failures } = scan;
-        output.result({ ...result, failures }, describe(result, failures, options.entryTable));
+        output.result(
+          { ...result, failures },
+          describe(result, failures, { table: options.entryTable, first: division.snapshotEvery.entries }),
+        );
         scan.end({ failed: result.unfit + result.failed, complete: result.complete });
       });
     });
@@ -146,7 +150,11 @@ async function moveTo(...[environment, output]: Parameters<AdoptPass>) {
   output.result({ from: from ?? null, to: table }, text);
 }
 
-function describe(result: AdoptResult, failures: readonly LogfoldError[], table = 'TABLE'): string {
+function describe(
+  result: AdoptResult,
+  failures: readonly LogfoldError[],
+  { table = 'TABLE', first }: { readonly table: string | undefined; readonly first: number | undefined },
+): string {
   const { logs, registered, unfit, failed, continued, complete } = result;
   const from = continued ? 'in the rest of the table' : 'in the table';
   const lines = failures.map(({ code, message }) => `DOES NOT FIT: ${code}: ${message}`);
@@ -156,7 +164,10 @@ function describe(result: AdoptResult, failures: readonly LogfoldError[], table 
   const misfits = unfit === 0 ? '' : `, ${count(unfit, 'item')} that ${unfit === 1 ? 'does' : 'do'} not fit`;
   lines.push(`${count(logs, 'log')} found ${from}, ${registered} newly registered${unregistered}${misfits}`);
   if (!complete) lines.push('The scan is not complete: run the command again, and it continues where it stopped.');
-  else if (logs > 0 || continued) lines.push("'logfold sweep' builds the snapshots that are due.");
-  else lines.push(`No item of the table has a key as the mapping says. 'logfold inspect ${table}' proposes a mapping.`);
+  else if (logs > 0 || continued) {
+    const due = first === undefined ? '' : `, the first of a log after ${countEntries(first)}`;
+    lines.push(`'logfold sweep', with the same options and --reducer, builds the snapshots that are due${due}.`);
+  } else
+    lines.push(`No item of the table has a key as the mapping says. 'logfold inspect ${table}' proposes a mapping.`);
   return lines.join('\n');
 }

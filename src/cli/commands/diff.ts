@@ -1,11 +1,11 @@
 import type { StateChange } from '../../client/document-state.ts';
 import type { Value } from '../../codec/value.ts';
-import { printable } from '../../errors.ts';
+import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { AxisChange } from '../../state/spreadsheet/sheet-diff.ts';
 import { NodeCache } from '../../tree/node-cache.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { jsonFromValue } from '../json-value.ts';
 import { loadShownState, onBadEntryOption } from '../moment.ts';
 import { documentParts, lineParts, writeStandardOutput } from '../write.ts';
@@ -18,17 +18,18 @@ A moment is the state before an entry, such as 0/17, or after all entries up to 
 Without an offset, a time is UTC, and a date is its midnight.
 
 Rows and columns of a sheet keep their identity when others are inserted or deleted. So rows and columns come first, and
-a cell that only moved with its row is not a change. A row that was deleted and inserted again has moved, without its
-cells. Positions count from 0. Removed rows, columns and cells have their position before, all others afterwards.
-Cells come in no particular order.
+a cell that only moved with its row is not a change. The cells of a removed row or column are part of it, and are not
+listed. A row that was deleted and inserted again has moved, without its cells. Positions count from 0. Removed rows,
+columns and cells have their position before, all others afterwards. Cells come in no particular order.
 
 With --json, the changes of a sheet are {"kind":"rows","change":"inserted","to":…,"count":…}, "removed" with "from", or
 "moved" with both, the same with "columns", and {"kind":"cell","before":{"row":…,"column":…,"value":…},"after":{…}}.
 The changes of other states are {"kind":"meta","name":…,"before":…,"after":…} and
-{"kind":"item","map":…,"key":…,"before":…,"after":…}. Without "before" it was added, without "after" removed.`;
+{"kind":"item","map":…,"key":…,"before":…,"after":…}. Without "before" it was added, without "after" removed. "more" says
+whether --limit left out changes. With --stat, "counts" has {"kind":…,"change":…,"count":…} instead of the changes.`;
 
 export function diffCommand() {
-  return command('diff', 'Show what changed in a log between two moments.')
+  return readingCommand('diff', 'Show what changed in a log between two moments.')
     .argument('<log>', 'the log', parse.log)
     .argument(
       '<before>',
@@ -36,14 +37,22 @@ export function diffCommand() {
       parse.moment,
     )
     .argument('[after]', 'the second moment; by default the newest state', parse.moment)
+    .option('--stat', 'only count the changes by their kind', false)
+    .option('--limit <n>', 'the most changes', parse.count)
     .addOption(onBadEntryOption())
     .addHelpText('after', HELP)
     .addHelpText(
       'after',
-      examples('diff budget 0/17', 'diff budget 2026-01-31 2026-02-28', 'diff budget 2026-01-31T08:00:00Z --json'),
+      examples(
+        'diff budget 0/17',
+        'diff budget 0/17 --stat',
+        'diff budget 2026-01-31 2026-02-28',
+        'diff budget 2026-01-31T08:00:00Z --json',
+      ),
     )
-    .action((log, from, to, options) =>
-      inEnvironment(options, async (environment, output) => {
+    .action((log, from, to, { stat, limit, ...options }) => {
+      if (stat && limit !== undefined) throw new UsageError('--stat counts all changes, so it excludes --limit');
+      return inEnvironment(options, async (environment, output) => {
         const { deps, blobs } = environment;
         // The states share most chunks.
         const sharing = { ...environment, deps: { ...deps, nodes: { cache: new NodeCache() } } };
@@ -52,13 +61,16 @@ export function diffCommand() {
           async () => [await loadShownState(sharing, log, from), await loadShownState(sharing, log, to)] as const,
         );
         let changes = 0;
+        let more = false;
         async function* counted(): AsyncGenerator<StateChange> {
-          const found = before.state.diff(after.state);
+          const found = withoutRemovedCells(before.state.diff(after.state));
           let step = await output.during('States compared', () => found.next());
           // On a terminal, the changes themselves show the progress.
           const progress = process.stdout.isTTY ? undefined : output.progress('Changes');
           try {
             for (; step.done !== true; step = await found.next()) {
+              more = changes === limit;
+              if (more) break;
               changes++;
               progress?.update(changes);
               yield step.value;
@@ -74,16 +86,86 @@ export function diffCommand() {
           after: after.position,
           ...(badEntry !== undefined && { badEntry }),
         };
-        await writeStandardOutput(
-          output.json ? documentParts(head, 'changes', jsonOf(counted())) : lineParts(counted(), changeText),
-        );
+        if (stat) {
+          const counts = await countsOf(counted());
+          output.result({ ...head, counts }, statText(counts));
+        } else if (output.json) {
+          await writeStandardOutput(documentParts(head, 'changes', jsonOf(counted()), () => ({ more })));
+        } else await writeStandardOutput(lineParts(counted(), changeText));
         const { gets: objects, bytesRead: bytes } = blobs.usage();
         const between = `between ${formatPosition(before.position)} and ${formatPosition(after.position)}`;
+        const left = more ? 'Left out: further changes. Raise --limit to show more, or give --stat.\n' : '';
         output.note(
-          `${count(changes, 'change')} ${between}; ${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`,
+          `${left}${count(changes, 'change')} ${between}; ${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`,
         );
-      }),
-    );
+      });
+    });
+}
+
+/** Leaves out the cells of removed rows and columns. Rows and columns come before cells. */
+async function* withoutRemovedCells(changes: AsyncIterable<StateChange>): AsyncGenerator<StateChange, undefined> {
+  const removed = { rows: new Spans(), columns: new Spans() };
+  for await (const change of changes) {
+    const isAxis = change.kind === 'rows' || change.kind === 'columns';
+    if (isAxis && change.change === 'removed') removed[change.kind].add(change);
+    if (change.kind === 'cell' && change.before !== undefined && change.after === undefined) {
+      const { row, column } = change.before;
+      if (removed.rows.has(row) || removed.columns.has(column)) continue;
+    }
+    yield change;
+  }
+}
+
+/** Positions in ascending spans. */
+class Spans {
+  readonly #spans: { readonly from: number; readonly count: number }[] = [];
+
+  add(span: { readonly from: number; readonly count: number }): void {
+    this.#spans.push(span);
+  }
+
+  has(position: number): boolean {
+    let [low, high] = [0, this.#spans.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#spans[middle]?.from ?? 0) <= position) low = middle + 1;
+      else high = middle;
+    }
+    const span = this.#spans[low - 1];
+    return span !== undefined && position < span.from + span.count;
+  }
+}
+
+/** How many rows, columns, cells, names of the metadata or items of a map changed in one way. */
+interface ChangeCount {
+  readonly kind: StateChange['kind'];
+  /** For items only. */
+  readonly map?: string;
+  readonly change: string;
+  readonly count: number;
+}
+
+async function countsOf(changes: AsyncIterable<StateChange>): Promise<ChangeCount[]> {
+  const counts = new Map<string, ChangeCount>();
+  for await (const change of changes) {
+    const place = { kind: change.kind, ...(change.kind === 'item' && { map: change.map }) };
+    const way = 'change' in change ? change.change : wayOf(change);
+    const key = JSON.stringify([place, way]);
+    const before = counts.get(key)?.count ?? 0;
+    counts.set(key, { ...place, change: way, count: before + ('change' in change ? change.count : 1) });
+  }
+  return [...counts.values()];
+}
+
+function wayOf({ before, after }: { readonly before?: unknown; readonly after?: unknown }): string {
+  return before === undefined ? 'added' : after === undefined ? 'removed' : 'changed';
+}
+
+function statText(counts: readonly ChangeCount[]): string {
+  const noun = ({ kind, map }: ChangeCount): string =>
+    kind === 'meta' ? 'name of the metadata' : map === undefined ? kind.replace(/s$/, '') : `item of ${printable(map)}`;
+  const nouns = (each: ChangeCount): string => noun(each).replace(/^\w+/, '$&s');
+  return counts.map((each) => `${count(each.count, noun(each), nouns(each))} ${each.change}`).join('\n');
 }
 
 async function* jsonOf(changes: AsyncIterable<StateChange>): AsyncGenerator<object> {

@@ -6,7 +6,7 @@ import { formatPosition, type Position } from '../../ids/position.ts';
 import { BodiesAhead } from '../../log/body.ts';
 import type { QueryRange } from '../../log/client.ts';
 import type { Entry, ReservedTypes } from '../../log/entry.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
 import { parseMoment } from '../moment.ts';
@@ -38,7 +38,7 @@ function collect(text: string, before: readonly string[]): readonly string[] {
 const NO_TYPES: readonly string[] = [];
 
 export function entriesCommand() {
-  return command('entries', 'Print the entries of a log, one per line.')
+  return readingCommand('entries', 'Print the entries of a log, one per line.')
     .argument('<log>', 'the log', parse.log)
     .option(
       '--from <place>',
@@ -109,7 +109,7 @@ function describe({ signal, reason }: InterruptedError, log: LogId, next: Positi
   const how = next === undefined ? '' : ` with --from ${formatPosition(next)}`;
   return new InterruptedError(signal, reason, {
     log,
-    advice: `Nothing was changed. To continue, run the command again${how}`,
+    advice: `To continue, run the command again${how}`,
   });
 }
 

@@ -5,7 +5,7 @@ import { formatPosition } from '../../ids/position.ts';
 import { foldsSheets, sheetOf } from '../../state/spreadsheet/reducer.ts';
 import { type AxisRange, type Sheet, sheetRows } from '../../state/spreadsheet/sheet.ts';
 import { count } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption } from '../moment.ts';
 import type { Output } from '../output.ts';
@@ -24,7 +24,7 @@ each item. Values that JSON does not have are {"$bytes":"BASE64"}, {"$date":"TIM
 and {"$number":"NaN"}, "Infinity", "-Infinity" or "-0". An object whose only name starts with $ is {"$object":{…}}.`;
 
 export function exportCommand() {
-  return command('export', 'Write the state of a log, now or at a moment of the past.')
+  return readingCommand('export', 'Write the state of a log, now or at a moment of the past.')
     .argument('<log>', 'the log', parse.log)
     .addOption(atOption())
     .addOption(onBadEntryOption())

@@ -13,7 +13,7 @@ import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
 import { formatDuration } from '../format.ts';
 import type { Output } from '../output.ts';
-import { untilInterrupted } from '../signals.ts';
+import { changesNothing, untilInterrupted } from '../signals.ts';
 import { writePart } from '../write.ts';
 
 const HELP = `
@@ -72,6 +72,7 @@ export function feedCommand() {
       if (release && (reads || group === undefined)) {
         throw new UsageError('--release needs --group, and excludes every other option of this command');
       }
+      if (group === undefined && !rebuild) changesNothing();
       const place = { ...options, endsItself: true };
       return inEnvironment(place, async (environment, output, stop) => {
         const { logs, deps } = environment;
@@ -164,7 +165,7 @@ function readInterrupted(reason: unknown, group: string | undefined, next: numbe
   if (!(reason instanceof InterruptedError)) return reason;
   const how = group === undefined && next !== undefined ? ` with --from ${next}` : '';
   return new InterruptedError(reason.signal, reason.reason, {
-    advice: `Nothing was changed in the logs. To continue, run the command again${how}`,
+    advice: `To continue, run the command again${how}`,
   });
 }
 

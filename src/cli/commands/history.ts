@@ -3,8 +3,8 @@ import type { HistoryOptions, HistoryPlace, Revision } from '../../client/histor
 import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { Key } from '../../tree/key.ts';
-import { count, formatDate } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { count, countEntries, formatDate } from '../../workers/jobs/report.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, MOMENT_HELP, onBadEntryOption, reportBadEntry } from '../moment.ts';
@@ -25,7 +25,10 @@ interface PlaceOptions {
 }
 
 export function historyCommand() {
-  return command('history', 'List the values that a cell, a row, a key or an item has had, with time and metadata.')
+  return readingCommand(
+    'history',
+    'List the values that a cell, a row, a key or an item has had, with time and metadata.',
+  )
     .argument('<log>', 'the log', parse.log)
     .option('--cell <row:column>', 'for sheets: this cell, counted from 0', parse.cell)
     .option('--row <n>', 'for sheets: this row, counted from 0; a revision has the cells that changed', parse.row)
@@ -52,13 +55,21 @@ export function historyCommand() {
       return inEnvironment(options, async (environment, output) => {
         const document = await output.during('Snapshots loaded', () => environment.open(log));
         const bad = reportBadEntry(environment, log, document.badEntry);
-        const revisions = await output.during('Revisions read', () => readRevisions(document, given, { at, limit }));
+        let folded = 0;
+        const revisions = await output.during('Entries folded', ({ update }) => {
+          const onProgress = (entries: number): void => {
+            folded = entries;
+            update(entries);
+          };
+          return readRevisions(document, given, { at, limit, onProgress });
+        });
+        output.note(`${countEntries(folded)} folded.`);
         const [first] = revisions;
         if (first !== undefined && first.number > 1) {
           output.note(`Left out: ${count(first.number - 1, 'older revision')}. Raise --limit to show more.`);
         }
         const text = revisions.length === 0 ? 'This place had no value.' : tableOf(revisions);
-        output.result({ log, position: document.position, ...bad, revisions: revisions.map(jsonOf) }, text);
+        output.result({ log, position: document.position, ...bad, folded, revisions: revisions.map(jsonOf) }, text);
       });
     });
 }

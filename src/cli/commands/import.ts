@@ -31,7 +31,8 @@ const NOTES = `
 The whole file is read first, as a fold would read it: a file that cannot be read appends and uploads nothing. Then the
 file is uploaded, an Import entry names it, and a Snapshot entry asks for a snapshot. Empty fields leave cells as they
 are. Cells are the texts that a spreadsheet program shows; with --values typed, numbers, booleans and dates keep their
-kind. Some programs write formulas whose results nothing has computed yet. Such a file is refused; with --formulas
+kind. A time of day is not a date. With --values typed, 13:45 is the text 13:45 in a CSV file, and the part of the day
+0.5729166666666666 in an XLSX file, as its cells store times. Without --values typed, both are texts. Some programs write formulas whose results nothing has computed yet. Such a file is refused; with --formulas
 stored, a formula without a result is an empty cell, and the number of formulas without a valid result is printed. A
 file with the extension .ndjson or .jsonl is appended line by line, as 'logfold append' does.`;
 

@@ -6,14 +6,15 @@ import {
   readTtlAttribute,
 } from '../../adapters/dynamodb/table-settings.ts';
 import { shellWord } from '../../errors.ts';
+import { MAPPED_DIVISION } from '../../mapping/item-division.ts';
 import { streamFilterOf } from '../../mapping/key-pattern.ts';
 import { parseMapping } from '../../mapping/schema-mapping.ts';
 import type { Misfit } from '../../proposal/misfits.ts';
 import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../proposal/proposal.ts';
 import type { TableSample } from '../../proposal/table-sample.ts';
-import { count } from '../../workers/jobs/report.ts';
+import { count, countEntries } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
-import { command, examples, parse } from '../command.ts';
+import { commandName, examples, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
 import { Output } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
@@ -29,7 +30,7 @@ The command reads items from all over the table and some partitions from their f
 writes nothing to the table and needs no other table and no bucket.`;
 
 export function inspectCommand() {
-  return command('inspect', 'Sample a table of your application, and propose a mapping of its items to entries.')
+  return readingCommand('inspect', 'Sample a table of your application, and propose a mapping of its items to entries.')
     .argument('<table>', 'the table')
     .option('--sample <n>', 'read this many items, and at most this many of each partition', parse.count, SAMPLE)
     .option('--partitions <n>', 'read this many partitions from their first item onward', parse.count, PARTITIONS)
@@ -127,7 +128,9 @@ function describe(
     `  StreamFilter: ${StreamFilter}`,
     '',
     'Next steps:',
-    ...nextSteps(table, { ...place, hasStream: stream !== undefined }).map((step, i) => `  ${i + 1}. ${step}`),
+    ...nextSteps(table, { ...place, readyMade, hasStream: stream !== undefined }).map(
+      (step, i) => `  ${i + 1}. ${step}`,
+    ),
   );
   return lines;
 }
@@ -136,6 +139,8 @@ function describe(
 interface Next {
   /** The file with the mapping, if the command wrote it. */
   readonly written: string | undefined;
+  /** The name of the mapping, if it is a ready-made one. */
+  readonly readyMade?: string | undefined;
   readonly local?: string | undefined;
   readonly segmentTable?: string | undefined;
   readonly bucket?: string | undefined;
@@ -144,21 +149,29 @@ interface Next {
 
 /** The steps after an inspection. A command of a step is on a separate, indented line. */
 function nextSteps(table: string, { hasStream, ...next }: Next & { readonly hasStream: boolean }): string[] {
-  const { written, local, segmentTable = 'SEGMENT_TABLE', bucket = 'BUCKET', reducer = 'reducer.mjs' } = next;
+  const {
+    written,
+    readyMade,
+    local,
+    segmentTable = 'SEGMENT_TABLE',
+    bucket = 'BUCKET',
+    reducer = 'reducer.mjs',
+  } = next;
   const run = (...words: string[]): string =>
-    `\n       logfold ${words.map((word) => (word.startsWith('--') ? word : shellWord(word))).join(' ')}`;
-  const file = written ?? 'mapping.json';
+    `\n       ${commandName()} ${words.map((word) => (word.startsWith('--') ? word : shellWord(word))).join(' ')}`;
+  const file = written ?? readyMade ?? 'mapping.json';
   const place = local === undefined ? [] : ['--local', local];
   const stores = local === undefined ? ['--segment-table', segmentTable, '--bucket', bucket] : place;
   const mapped = ['--mapping', file, '--entry-table', table, ...stores];
   const isNamed = local !== undefined || (next.segmentTable !== undefined && next.bucket !== undefined);
   const names = isNamed ? '' : ', with SegmentTableName and BucketName of the outputs of the stack';
-  const register = `Register the logs${names}:${run('adopt', ...mapped)}`;
+  const due = `The first snapshot of a log is due after ${countEntries(MAPPED_DIVISION.snapshotEvery.entries ?? 0)}`;
+  const register = `Register the logs${names}. ${due};\n     for another number, add --snapshot-every-entries N to this command and those after it:${run('adopt', ...mapped)}`;
   const build = `Build the snapshots that are due:${run('sweep', ...mapped, '--reducer', reducer)}`;
   const steps = [
-    written === undefined
-      ? `Check the mapping, and save it:${run('inspect', table, '--output', file, ...place)}`
-      : 'Check the mapping.',
+    file !== 'mapping.json'
+      ? 'Check the mapping.'
+      : `Check the mapping, and save it:${run('inspect', table, '--output', file, ...place)}`,
   ];
   if (next.reducer === undefined) {
     steps.push(

@@ -4,7 +4,7 @@ import { formatPosition, type Position } from '../../ids/position.ts';
 import { queryNewest } from '../../log/newest.ts';
 import { type AgedLog, logsWithAge } from '../../workers/audit/status.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment } from '../command.ts';
+import { examples, inEnvironment, readingCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
 import { namesOf, SETTINGS_FILE, type Settings } from '../settings.ts';
 
@@ -35,7 +35,7 @@ interface Failed {
 
 /** @param settings reads the settings file, if there is one */
 export function listCommand(settings: () => Settings | undefined) {
-  return command('list', `List all logs, the oldest first, with their names in ${SETTINGS_FILE}.`)
+  return readingCommand('list', `List all logs, the oldest first, with their names in ${SETTINGS_FILE}.`)
     .option('--newest', 'also read the position of the newest entry of each log', false)
     .addHelpText('after', examples('list', 'list --newest --json'))
     .action(({ newest, ...options }) =>

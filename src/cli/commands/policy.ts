@@ -5,6 +5,7 @@ import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { policyChanges, policyCommand } from '../policy-options.ts';
 import { requireTtl } from '../retention.ts';
+import { changesNothing } from '../signals.ts';
 
 const OWN_HELP =
   "\nThis command knows only a log's own settings. Other settings come from the deployment; sweep and work take them as options." +
@@ -21,6 +22,7 @@ export function policyCommandOfLogs() {
         const { deps } = environment;
         const changes = policyChanges(options);
         const sets = Object.keys(changes).length > 0;
+        if (!sets && !options.clear) changesNothing();
         if (log === undefined && (sets || options.clear)) throw new UsageError('a change of a policy needs a log');
         if (sets && options.clear) throw new UsageError('--clear removes a policy and cannot set one');
         if (log !== undefined) await queryNewestSegments(deps.store, log, { consistent: true });

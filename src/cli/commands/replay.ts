@@ -3,10 +3,10 @@ import { comparePositions, formatPosition } from '../../ids/position.ts';
 import { assertPosition } from '../../log/newest.ts';
 import { type Replayed, replay } from '../../workers/audit/replay.ts';
 import { countEntries } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 
 export function replayCommand() {
-  return command(
+  return readingCommand(
     'replay',
     'Fold a log from its beginning and compare with the stored snapshot. Exit code 0 only if both are equal.',
   )

@@ -1,7 +1,7 @@
 import { formatPosition } from '../../ids/position.ts';
 import { type ListedSnapshot, listSnapshots } from '../../workers/audit/list-snapshots.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
 
 const LIMIT = 20;
@@ -13,7 +13,7 @@ A snapshot is complete, pending until the pipeline builds it, or dropped by garb
 program wrote in place of its root, and damaged if it cannot be read: 'logfold verify LOG' says more.`;
 
 export function snapshotsCommand() {
-  return command('snapshots', 'List the snapshots of a log, newest first.')
+  return readingCommand('snapshots', 'List the snapshots of a log, newest first.')
     .argument('<log>', 'the log', parse.log)
     .option('--limit <n>', 'the most snapshots', parse.count, LIMIT)
     .addHelpText('after', HELP)

@@ -5,7 +5,7 @@ import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
 import type { MapItem } from '../../tree/read.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption, type ShownState } from '../moment.ts';
@@ -33,7 +33,10 @@ const HELP = `
 Buffered edits wait in the snapshot until a flush writes them into the tree of their map. They are part of the state.`;
 
 export function stateCommand() {
-  return command('state', 'Show the state of a log, for any reducer: its metadata and maps, or the items of a map.')
+  return readingCommand(
+    'state',
+    'Show the state of a log, for any reducer: its metadata and maps, or the items of a map.',
+  )
     .argument('<log>', 'the log', parse.log)
     .option('--map <name>', 'the items of this map, one JSON object per line')
     .option('--prefix <text>', 'only items whose keys start with this text')

@@ -3,16 +3,23 @@ import { isOfOneLog, printable } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import { allLogs, type LogStatus, logStatus, type SegmentStatus, segmentStatuses } from '../../workers/audit/status.ts';
 import { count, formatBytes, formatDate } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
-import { type TableRow, textTable } from '../format.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
+import { columnWidths, type TableRow, tableWidth, textTable } from '../format.ts';
 import type { ProgressBar } from '../progress.ts';
+import { namesOf, type Settings } from '../settings.ts';
 
 /** Logs that are read at the same time. */
 const CONCURRENCY = 16;
 
-export function statusCommand() {
-  return command('status', 'Show the status of a log and each of its segments, or of all logs.')
+const NOTES = `
+On a terminal, columns without a value are left out, and so are those for which it is too narrow. Elsewhere the table has
+all columns, always the same. "lag" is the number of entries after the last snapshot.`;
+
+/** @param settings reads the settings file, if there is one */
+export function statusCommand(settings: () => Settings | undefined) {
+  return readingCommand('status', 'Show the status of a log and each of its segments, or of all logs.')
     .argument('[log]', 'the log; by default, all logs', parse.log)
+    .addHelpText('after', NOTES)
     .addHelpText('after', examples('status', 'status budget', "status --json | jq '.logs[] | select(.stopped)'"))
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
@@ -20,7 +27,7 @@ export function statusCommand() {
         if (log !== undefined) {
           const segments = await segmentStatuses(deps, log);
           const status = await logStatus(deps, log, segments);
-          const text = `${describe([status], [])}\n${describeSegments(segments)}`;
+          const text = `${describe([status], [], settings())}\n${describeSegments(segments)}`;
           return output.result({ logs: [status], failures: [], segments }, text);
         }
         const ids = await allLogs(deps.tables);
@@ -39,7 +46,7 @@ export function statusCommand() {
         const found = await output.during('Logs', read, ids.length).finally(() => limit.clearQueue());
         const failures = found.filter((each) => 'code' in each);
         const logs = found.filter((each) => 'segments' in each);
-        output.result({ logs, failures }, describe(logs, failures));
+        output.result({ logs, failures }, describe(logs, failures, settings()));
         if (failures.length > 0) process.exitCode = 1;
       }),
     );
@@ -52,11 +59,37 @@ interface Failure {
 }
 
 const COLUMNS = [
-  ...['log', 'segments', 'archived', 'expiring', 'expired', 'entries', 'last snapshot', 'lag', 'chunks', 'bytes'],
-  ...['buffered', 'stopped', 'foreign'],
+  ...['name', 'log', 'entries', 'last snapshot', 'lag', 'stopped', 'segments', 'archived', 'expiring', 'expired'],
+  ...['chunks', 'bytes', 'buffered', 'foreign'],
 ];
+/** Columns that a terminal may lack if they are empty or do not fit, the least important first. */
+const SPARE = ['buffered', 'chunks', 'bytes', 'expiring', 'expired', 'archived', 'segments', 'foreign', 'stopped'];
+const SPARE_OF_SEGMENTS = ['foreign', 'expires', 'archived'];
+/** The cells that tell nothing. */
+const EMPTY: readonly (string | number)[] = ['', '-', 0, '0 B'];
 
-function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
+/**
+ * A table with all columns, or on a terminal only with those that tell something and that fit.
+ * @param spare columns that may go if they are empty or do not fit, the least important first
+ * @param last columns that may go after them, if they do not fit
+ */
+function fittedTable(
+  head: readonly string[],
+  rows: readonly TableRow[],
+  { spare, last = [] }: { readonly spare: readonly string[]; readonly last?: readonly string[] },
+): string {
+  if (!process.stdout.isTTY) return textTable(head, rows);
+  const widths = columnWidths(head, rows);
+  const isEmpty = (name: string): boolean => rows.every((row) => EMPTY.includes(row[head.indexOf(name)] ?? ''));
+  const shown = new Set(head.filter((name) => !spare.includes(name) || !isEmpty(name)));
+  const fits = (): boolean => tableWidth(widths.filter((_, i) => shown.has(head[i] ?? ''))) <= process.stdout.columns;
+  const missing = [...spare, ...last].filter((name) => !fits() && shown.delete(name));
+  const cellsOf = <T>(row: readonly T[]): T[] => row.filter((_, i) => shown.has(head[i] ?? ''));
+  const table = textTable(cellsOf(head), rows.map(cellsOf));
+  return missing.length === 0 ? table : `${table}\nFor ${missing.join(', ')}, widen the terminal or give --json.`;
+}
+
+function describe(logs: readonly LogStatus[], failures: readonly Failure[], settings: Settings | undefined): string {
   if (logs.length + failures.length === 0) return 'There are no logs yet.';
   const rows: TableRow[] = [];
   for (const {
@@ -77,21 +110,24 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
     const size = formatBytes(bytes);
     rows.push([
+      namesOf(settings, log).join(' '),
       printable(log),
+      entries,
+      last,
+      lagEntries,
+      stopped?.code ?? '-',
       segments,
       archived,
       expiring,
       expired,
-      entries,
-      last,
-      lagEntries,
       chunks,
       size,
       bufferedEdits ?? '?',
-      stopped?.code ?? '-',
       foreign.archives + foreign.pointers + foreign.roots || '-',
     ]);
   }
+  // A name is enough to type.
+  const hasNames = logs.every(({ log }) => namesOf(settings, log).length > 0);
   const stops = logs.flatMap(({ log, stopped }) =>
     stopped === null ? [] : [`${printable(log)} is stopped: ${stopped.message}`],
   );
@@ -104,7 +140,11 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     return found === '' ? [] : [`${printable(log)}: another program wrote ${found}; logfold passes over them`];
   });
   const failed = failures.map(({ log, code, message }) => `${printable(log)} cannot be read: ${code}: ${message}`);
-  return [textTable(COLUMNS, rows), ...stops, ...notes, ...failed].join('\n');
+  const columns = {
+    spare: hasNames ? SPARE : [...SPARE, 'name'],
+    last: [...(hasNames ? ['log'] : []), 'last snapshot', 'entries', 'lag'],
+  };
+  return [fittedTable(COLUMNS, rows, columns), ...stops, ...notes, ...failed].join('\n');
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {
@@ -113,7 +153,8 @@ function describeSegments(segments: readonly SegmentStatus[]): string {
     const others = foreign.join(', ') || '-';
     rows.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry), others]);
   }
-  return textTable(['segment', 'entries', 'last snapshot', 'archived', 'expires', 'foreign'], rows);
+  const head = ['segment', 'entries', 'last snapshot', 'archived', 'expires', 'foreign'];
+  return fittedTable(head, rows, { spare: SPARE_OF_SEGMENTS });
 }
 
 function describeExpiry({ expires, onHold, expired }: Pick<SegmentStatus, 'expires' | 'onHold' | 'expired'>): string {

@@ -17,7 +17,7 @@ import { count, formatDate } from '../../workers/jobs/report.ts';
 import { type CompareResult, compareTable } from '../../workers/revisions/compare-table.ts';
 import { exportTable } from '../../workers/revisions/export-table.ts';
 import { bothKinds, RevisionLogs, recordedKind, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
-import { type CommonOptions, command, examples, inEnvironment, parse } from '../command.ts';
+import { type CommonOptions, command, examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
 import { parseDuration, type TableRow, textTable } from '../format.ts';
 import { parseMoment } from '../moment.ts';
@@ -69,7 +69,7 @@ who changed it. The reducer is items by default.`,
 }
 
 function tableExportCommand() {
-  return command('export', 'Write the items of a plain table as they were.')
+  return readingCommand('export', 'Write the items of a plain table as they were.')
     .option('--table <name>', 'the plain table; needed only if several tables have revisions')
     .option('--at <time>', 'the time; by default everything that is recorded', parseTime)
     .option('--output <file>', 'write into this file, with gzip if its name ends with .gz')
@@ -82,7 +82,7 @@ function tableExportCommand() {
 }
 
 function revisionsCommand() {
-  return command('revisions', 'List what an item of a plain table has been.')
+  return readingCommand('revisions', 'List what an item of a plain table has been.')
     .argument('<key>', 'the primary key of the item, as JSON', parseItemKey)
     .requiredOption(...TABLE)
     .option('--limit <n>', 'the most revisions; the newest are shown', parse.count, 1_000)

@@ -1,13 +1,13 @@
 import { describeProblem, verify } from '../../workers/audit/verify.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
-import { command, examples, inEnvironment, parse } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 
 const HELP = `
 Archives are compared with the entries that are still in the table, so a change after archival is found before the
 entries leave. Exit code 1 says that something is missing or differs. The command changes nothing.`;
 
 export function verifyCommand() {
-  return command(
+  return readingCommand(
     'verify',
     'Check that a log is complete: its entries, its archives, and every chunk of every kept snapshot.',
   )

@@ -3,7 +3,7 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Option } from '@commander-js/extra-typings';
 import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
-import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
+import { printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, type RecordedTable, runPipeline } from '../../local/pipeline.ts';
 import { divides, REVISIONS_DIVISION } from '../../log/division-policy.ts';
 import { segmentSizes } from '../../mapping/item-division.ts';
@@ -11,7 +11,9 @@ import { readPolicies } from '../../retention/policies.ts';
 import { LOG_KINDS, type SourceTable } from '../../revisions/source-table.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { items } from '../../state/items/reducer.ts';
+import type { ReceivedMessage } from '../../store/job-queue.ts';
 import { describeJobResult } from '../../workers/dispatch/run-job.ts';
+import { decodeJob, describeJob } from '../../workers/jobs/job.ts';
 import { count, countEntries, formatBytes } from '../../workers/jobs/report.ts';
 import { RevisionLogs, recordedKind } from '../../workers/revisions/revision-logs.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
@@ -20,7 +22,7 @@ import { Output } from '../output.ts';
 import { openDynamoDb, type Place } from '../place.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes, POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { policyEverywhere } from '../retention.ts';
-import { exitCodeOf, interrupted, untilInterrupted } from '../signals.ts';
+import { endAfterSignal, interrupted, untilInterrupted } from '../signals.ts';
 import { outputFailed } from '../write.ts';
 
 export function workCommand() {
@@ -98,9 +100,7 @@ export function workCommand() {
           environment.lost.throwIfAborted();
           otherReducer.signal.throwIfAborted();
           summary.finish();
-          // The command ended before it was idle.
-          if (options.untilIdle && stop.reason instanceof InterruptedError)
-            process.exitCode = exitCodeOf(stop.reason.signal);
+          endAfterSignal(stop);
         },
       );
     });
@@ -112,6 +112,21 @@ async function keepDeadLetter(directory: string, body: string): Promise<void> {
   await appendFile(file, `${body}\n`).catch((cause: unknown) => {
     throw outputFailed(`'${file}'`, cause);
   });
+}
+
+/** The job of a message in words, or the message itself if it is not a job. */
+function nameOf({ body }: ReceivedMessage): string {
+  try {
+    return describeJob(decodeJob(body));
+  } catch {
+    return `the message ${printable(body)}`;
+  }
+}
+
+/** The kind of an error. Its text may have a time or the name of a temporary file. */
+function kindOf(error: unknown): string {
+  if (error instanceof Error) return 'code' in error ? String(error.code) : error.name;
+  return textOf(error);
 }
 
 /** Counts the pipeline's results, and notes each of them immediately. */
@@ -132,6 +147,8 @@ class Summary {
   #bytes = 0;
   readonly #stopped = new Map<string, Stop>();
   readonly #failures: string[] = [];
+  /** The kind of error that was noted of each job that is tried again, by the id of its message. */
+  readonly #failing = new Map<string, string>();
 
   constructor(output: Output, parts: { readonly hasFeed: boolean; readonly hasRevisions: boolean }) {
     this.#output = output;
@@ -144,11 +161,9 @@ class Summary {
       case 'job':
         return this.#countJob(event);
       case 'failed':
-        return this.#output.note(`a job failed and will be tried again: ${textOf(event.error)}`);
+        return this.#countFailure(event);
       case 'dead':
-        return this.#fail(
-          `a job was given up after ${count(event.tries, 'try', 'tries')}: ${event.message.body}: ${textOf(event.error)}`,
-        );
+        return this.#giveUp(event);
       case 'record':
         return this.#fail(`stream record ${event.record.sequenceNumber} cannot be routed: ${textOf(event.error)}`);
       case 'fed':
@@ -173,7 +188,23 @@ class Summary {
     }
   }
 
-  #countJob({ job, result, ms }: Extract<PipelineEvent, { kind: 'job' }>): void {
+  /** Notes each kind of error of a job once, however often the job is tried again. */
+  #countFailure({ message, error }: Extract<PipelineEvent, { kind: 'failed' }>): void {
+    const kind = kindOf(error);
+    if (this.#failing.get(message.id) === kind) return;
+    this.#failing.set(message.id, kind);
+    this.#output.note(`${nameOf(message)} failed and will be tried again: ${textOf(error)}`);
+  }
+
+  #giveUp({ message, tries, error }: Extract<PipelineEvent, { kind: 'dead' }>): void {
+    this.#failing.delete(message.id);
+    const end = `${nameOf(message)} was given up after ${count(tries, 'try', 'tries')}`;
+    this.#failures.push(`${end}: ${textOf(error)}`);
+    this.#output.note(`${end}.`);
+  }
+
+  #countJob({ job, result, ms, delivery }: Extract<PipelineEvent, { kind: 'job' }>): void {
+    const failed = this.#failing.delete(delivery.messageId) ? delivery.receiveCount - 1 : 0;
     switch (result.outcome) {
       case 'built': {
         const stop = this.#stopped.get(job.log);
@@ -205,7 +236,8 @@ class Summary {
         break;
     }
     const text = describeJobResult(job, result);
-    if (text !== undefined) this.#output.note(`${text}, ${Math.round(ms)} ms`);
+    const after = failed === 0 ? '' : `, after ${count(failed, 'failed try', 'failed tries')}`;
+    if (text !== undefined) this.#output.note(`${text}, ${Math.round(ms)} ms${after}`);
   }
 
   #written(result: {
@@ -265,6 +297,7 @@ export function engineCommand() {
         if (!end.aborted) await once(end, 'abort');
         clearInterval(alive);
         lost.throwIfAborted();
+        endAfterSignal(signal);
       } finally {
         await close();
       }

@@ -382,11 +382,6 @@ export const COMMANDS: Cases = {
     await here('export', log, ...to, /--rows/.exec(advice)?.[0] ?? '', '0:5');
     expect(advice).toContain('--all-rows');
   },
-  'Give --rows FROM:TO and --columns FROM:TO': async (refused) => {
-    const log = await snapshotted();
-    await refused(() => here('view', log, '--rows', '0:1'));
-    await here('view', log, '--rows', '0:1', '--columns', '0:1');
-  },
   'Leave out --follow or --to': async (refused) => {
     const log = await snapshotted();
     await refused(() => here('entries', log, '--follow', '--to', '0/1'));

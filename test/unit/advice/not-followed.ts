@@ -16,8 +16,8 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Look at the end of the log before you continue: it has the lines before line …, and may have line …',
     'Check what the command has changed before you run it again: its changes stay',
     'Run the command again: nothing was appended',
-    'Nothing was changed. To continue, run the command again…',
-    'Nothing was changed in the logs. To continue, run the command again…',
+    'Run the command again',
+    'To continue, run the command again…',
   ],
   'a person must look for the cause outside logfold': [
     'Check the network and the server, then try again',
