@@ -1,9 +1,15 @@
 import type { Value } from '../codec/value.ts';
 import { EntryGapError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { checkPosition, comparePositions, type Position, START } from '../ids/position.ts';
-import { positionAtTime } from '../log/find-position.ts';
-import { assertPosition, queryNewestSegments } from '../log/newest.ts';
+import {
+  checkPositionOrNumber,
+  comparePositions,
+  type Position,
+  type PositionOrNumber,
+  START,
+} from '../ids/position.ts';
+import { positionAtTime, resolvePosition } from '../log/find-position.ts';
+import { assertPosition, type LogEnd, queryNewestSegments } from '../log/newest.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import { type LoadDeps, type LoadOptions, loadState } from '../snapshot/load.ts';
 import { nodeStore } from '../snapshot/snapshots.ts';
@@ -101,15 +107,21 @@ export class DocumentState {
 }
 
 /**
- * A place in the past of a log. A position means the state before the entry there. A time means the
- * state after all entries up to that second: see {@link positionAtTime}.
+ * A place in the past of a log. A position, and a number of an entry of the application, mean the
+ * state before that entry. A time means the state after all entries up to that second: see
+ * {@link positionAtTime}.
  */
-export type Moment = Position | Date;
+export type Moment = PositionOrNumber | Date;
 
 /** The content of a document at a moment. */
 export class PastState extends DocumentState {
   /** The state folds all entries before this position. */
   readonly position: Position;
+  /**
+   * The count of the application's entries in the state. Undefined if the log's entries have no
+   * numbers.
+   */
+  readonly number: number | undefined;
   /** The snapshot from which the state was loaded; undefined for the beginning of the log. */
   readonly snapshot: Position | undefined;
   /** The entry at {@link position}, if the load stopped there before the moment. */
@@ -118,10 +130,11 @@ export class PastState extends DocumentState {
   constructor(
     nodes: NodeStore,
     content: { readonly state: State; readonly reducer: Reducer },
-    place: Pick<PastState, 'position' | 'snapshot' | 'badEntry'>,
+    place: Pick<PastState, 'position' | 'number' | 'snapshot' | 'badEntry'>,
   ) {
     super(nodes, content.state, content.reducer);
     this.position = place.position;
+    this.number = place.number;
     this.snapshot = place.snapshot;
     this.badEntry = place.badEntry;
   }
@@ -129,14 +142,16 @@ export class PastState extends DocumentState {
 
 /**
  * The position of a moment. Takes no request if the moment is a position, which need not exist.
- * @throws PositionInvalidError if it is an object that is not a position
- * @throws UsageError if it is neither a position nor a valid date
- * @throws the errors of {@link positionAtTime}
+ * @param known an entry near the end of the log; it saves requests
+ * @throws PositionInvalidError if it is an object that is neither a position nor a number
+ * @throws UsageError if it is none of these and no valid date
+ * @throws the errors of {@link resolvePosition} and {@link positionAtTime}
  */
 export async function positionOfMoment(
   source: Pick<LoadDeps, 'store' | 'types'>,
   log: LogId,
   moment: Moment,
+  known?: LogEnd,
 ): Promise<Position> {
   if (moment instanceof Date) {
     const seconds = Math.floor(moment.getTime() / 1000);
@@ -145,11 +160,16 @@ export async function positionOfMoment(
   if (typeof moment !== 'object' || moment instanceof Date) {
     throw new UsageError('`moment` is neither a position nor a valid date', {
       log,
-      advice: "Give { segment, entry }, or a date such as new Date('2024-01-31T08:00:00Z')",
+      advice: "Give { segment, entry }, { number }, or a date such as new Date('2024-01-31T08:00:00Z')",
     });
   }
-  checkPosition(moment, { log, name: 'moment' });
-  return moment;
+  checkPositionOrNumber(moment, { log, name: 'moment' });
+  return resolvePosition(source, log, moment, known);
+}
+
+interface PastStateOptions extends Pick<LoadOptions, 'nodes' | 'onBadEntry'> {
+  /** As in {@link positionOfMoment}. */
+  readonly known?: LogEnd | undefined;
 }
 
 /**
@@ -162,16 +182,17 @@ export async function loadPastState(
   deps: LoadDeps,
   log: LogId,
   moment: Moment,
-  { nodes = nodeStore(deps, log), ...options }: Pick<LoadOptions, 'nodes' | 'onBadEntry'> = {},
+  { nodes = nodeStore(deps, log), known, ...options }: PastStateOptions = {},
 ): Promise<PastState> {
-  const position = await positionOfMoment(deps, log, moment);
+  const position = await positionOfMoment(deps, log, moment, known);
   // The state before the first entry takes no read that shows whether the log exists.
   if (comparePositions(position, START) === 0) await queryNewestSegments(deps.store, log);
   try {
-    const { draft, base, badEntry } = await loadState(deps, log, { ...options, at: position, nodes });
+    const { draft, base, number, badEntry } = await loadState(deps, log, { ...options, at: position, nodes });
     const content = { state: await draft.state(), reducer: deps.reducer };
     return new PastState(nodes, content, {
       position: badEntry?.position ?? position,
+      number,
       snapshot: base?.position,
       badEntry,
     });

@@ -99,6 +99,15 @@ export class Document {
   }
 
   /**
+   * The number of the last entry of the application that was read, without the pending entries: the
+   * count of these entries so far. An append `after: { number }` of it succeeds only if no other
+   * application entry follows. Undefined if the log's entries have no numbers.
+   */
+  get number(): number | undefined {
+    return this.#visible.number;
+  }
+
+  /**
    * Position of the snapshot on which the state stands. Undefined for the beginning of the log, and
    * if another reducer or another version made the newest snapshot.
    */
@@ -246,17 +255,18 @@ export class Document {
   }
 
   /**
-   * The state at a moment of the past, also in archived segments: before the entry at a position,
-   * or after all entries up to a time, to the second. If the times of entries go back, it is the
-   * state from one of the positions at which they pass the time. Pending entries are not part of
-   * it.
+   * The state at a moment of the past, also in archived segments: before the entry at a position or
+   * with a number, or after all entries up to a time, to the second. If the times of entries go
+   * back, it is the state from one of the positions at which they pass the time. Pending entries
+   * are not part of it.
    * @throws EntryNotFoundError if the log has no such position, or its entries have expired
-   * @throws PositionInvalidError, UsageError if it is neither a position nor a valid date
+   * @throws PositionInvalidError, UsageError if it is not a position, number or valid date, or if
+   * the log's entries have no numbers
    * @throws any error that stops a log, also after a bad entry at which the document has stopped
    */
   async at(moment: Moment): Promise<PastState> {
     this.#checkOpen();
-    return loadPastState(this.#deps, this.log, moment);
+    return loadPastState(this.#deps, this.log, moment, { known: this.#follower.lastRead });
   }
 
   /**
@@ -285,7 +295,8 @@ export class Document {
   history(place: HistoryPlace, options: HistoryOptions = {}): AsyncGenerator<Revision> {
     this.#checkOpen();
     const { confirmed, folder } = this.#follower;
-    return readHistory(this.#deps, { log: this.log, nodes: folder.nodes, ...confirmed }, { ...options, place });
+    const newest = { log: this.log, nodes: folder.nodes, ...confirmed, known: this.#follower.lastRead };
+    return readHistory(this.#deps, newest, { ...options, place });
   }
 
   /** A map of the current state, for reads by key and by range. */

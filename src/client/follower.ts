@@ -134,6 +134,11 @@ export class Follower {
     return this.#tail.base;
   }
 
+  /** The last entry that was read. */
+  get lastRead(): EntryHead | undefined {
+    return this.#last;
+  }
+
   /** Number of application entries that were folded; a reload counts as one. */
   get version(): number {
     return this.#version;
@@ -246,10 +251,12 @@ export class Follower {
   /** @param last the last entry that was read; undefined if nothing was new */
   #read(confirmed: Confirmed, last: EntryHead | undefined, startedMs: number): void {
     const { badEntry } = this.#confirmed;
-    this.#confirmed = isSameBadEntry(badEntry, confirmed.badEntry) ? { ...confirmed, badEntry } : confirmed;
+    this.#last = last ?? this.#last;
+    const { number } = this.#last ?? {};
+    this.#confirmed = { ...confirmed, number };
+    if (isSameBadEntry(badEntry, confirmed.badEntry)) this.#confirmed = { ...this.#confirmed, badEntry };
     this.#readMs = startedMs;
     if (!this.#tail.isPending) this.#move.knewNewest(startedMs);
-    this.#last = last ?? this.#last;
     const isEnd = this.#confirmed.badEntry === undefined;
     if (this.#last !== undefined && isEnd) this.#deps.client.sawEnd(this.#last, startedMs);
   }

@@ -4,6 +4,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import { type EntryMetadata, rootOf } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
+import type { LogEnd } from '../log/newest.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { mayLackEntries } from '../log/segment.ts';
 import { foldEntries } from '../snapshot/fold.ts';
@@ -72,6 +73,8 @@ export interface HistorySource {
   readonly state: State;
   /** The state folds all entries before this position. */
   readonly end: Position;
+  /** An entry near the end of the log; it saves requests. */
+  readonly known?: LogEnd | undefined;
 }
 
 function checkOptions({ place, ...options }: HistoryRequest): void {
@@ -105,9 +108,9 @@ export async function* readHistory(
   yield* inAdvance(found, READ_AHEAD, (each) => complete(isKept ? deps.store : undefined, log, each));
 }
 
-async function pastSource(deps: LoadDeps, { log }: HistorySource, at: Moment): Promise<HistorySource> {
+async function pastSource(deps: LoadDeps, { log, known }: HistorySource, at: Moment): Promise<HistorySource> {
   const nodes = nodeStore(deps, log);
-  const { content, position } = await loadPastState(deps, log, at, { nodes });
+  const { content, position } = await loadPastState(deps, log, at, { nodes, known });
   return { log, nodes, state: content, end: position };
 }
 

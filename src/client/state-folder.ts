@@ -41,6 +41,8 @@ export interface Confirmed {
   readonly state: State;
   /** The position after the last entry in the state. */
   readonly end: Position;
+  /** The number of that entry, if it has one. */
+  readonly number?: number | undefined;
   /** The entry at which the follower has stopped. */
   readonly badEntry?: BadEntry | undefined;
 }

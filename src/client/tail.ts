@@ -1,5 +1,5 @@
 import { comparePositions, type Position, START } from '../ids/position.ts';
-import { type CompletedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
+import { type CompletedSnapshot, completedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
 import { guardRoot } from '../log/guard.ts';
 import { type BadEntry, type OnBadEntry, untilBadEntry } from '../snapshot/bad-entry.ts';
 import { type LoadDeps, loadState } from '../snapshot/load.ts';
@@ -56,8 +56,8 @@ export class Tail {
       this.#isWhole = false;
     }
     const newest = read.findLast((entry) => this.#asks(entry) && rootOf(entry) !== undefined);
-    const root = newest && rootOf(newest);
-    return newest !== undefined && root !== undefined && this.fork({ position: newest.position, root });
+    const snapshot = newest && completedSnapshot(newest);
+    return snapshot !== undefined && this.fork(snapshot);
   }
 
   /**

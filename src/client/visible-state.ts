@@ -27,6 +27,7 @@ export class VisibleState {
   /** Version and end of the confirmed entries that the state includes. */
   #version: number;
   #position: Position;
+  #number: number | undefined;
   #badEntry: BadEntry | undefined;
   /** Whether the state includes entries that no longer wait, or pending ones at other places. */
   #isOutdated = false;
@@ -37,6 +38,7 @@ export class VisibleState {
     this.#reducer = reducer;
     this.#version = follower.version;
     this.#position = follower.confirmed.end;
+    this.#number = follower.confirmed.number;
     this.#badEntry = follower.confirmed.badEntry;
     this.#folder = follower.folder;
     this.#state = this.#stateOf(follower.confirmed.state);
@@ -48,6 +50,11 @@ export class VisibleState {
 
   get position(): Position {
     return this.#position;
+  }
+
+  /** The number of the entry before the position, if it has one. */
+  get number(): number | undefined {
+    return this.#number;
   }
 
   /** The entry at which the state has stopped. */
@@ -255,7 +262,7 @@ export class VisibleState {
   #set(
     state: State,
     isSame: boolean,
-    confirmed: Confirmed = { state, end: this.#position, badEntry: this.#badEntry },
+    confirmed: Confirmed = { state, end: this.#position, number: this.#number, badEntry: this.#badEntry },
   ): void {
     if (isSame) {
       DocumentState.move(this.#state, this.#folder.nodes, state);
@@ -263,13 +270,15 @@ export class VisibleState {
     }
     this.#state = this.#stateOf(state);
     this.#position = confirmed.end;
+    this.#number = confirmed.number;
     this.#badEntry = confirmed.badEntry;
     this.#listeners.call();
   }
 
   /** Takes the place of the state. Calls the listeners if the bad entry is another one. */
-  #reach({ end, badEntry }: Confirmed): void {
+  #reach({ end, number, badEntry }: Confirmed): void {
     this.#position = end;
+    this.#number = number;
     if (badEntry === this.#badEntry) return;
     this.#badEntry = badEntry;
     this.#listeners.call();

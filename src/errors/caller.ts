@@ -92,20 +92,9 @@ export class SegmentNotFoundError extends LogfoldError {
   override readonly code = 'SEGMENT_NOT_FOUND';
 }
 
-export class EntryNotFoundError extends LogfoldError {
-  override readonly code = 'ENTRY_NOT_FOUND';
-}
-
-/**
- * An entry with this number exists: another client appended first. Callers retry with the next
- * number.
- */
-export class EntryExistsError extends LogfoldError {
-  override readonly code = 'ENTRY_EXISTS';
-  /**
-   * Position of the newest entry that the client knows, if the condition of an append failed: an
-   * entry of the application follows `after`. Otherwise undefined.
-   */
+/** A caller names an entry that the log does not have, or has already. */
+abstract class EntryPlaceError extends LogfoldError {
+  /** Position of the log's newest entry, if a caller could go on from there. */
   readonly newest: EntryNumbers | undefined;
   /** The number of that entry, if it has one. */
   readonly newestNumber: number | undefined;
@@ -119,6 +108,23 @@ export class EntryExistsError extends LogfoldError {
   override toJSON(): Record<string, unknown> {
     return { ...super.toJSON(), newest: this.newest, newestNumber: this.newestNumber };
   }
+}
+
+/**
+ * An entry does not exist, or has expired. `newest` is the log's end, if a position or a number is
+ * beyond it.
+ */
+export class EntryNotFoundError extends EntryPlaceError {
+  override readonly code = 'ENTRY_NOT_FOUND';
+}
+
+/**
+ * An entry with this number exists: another client appended first. Callers retry with the next
+ * number. `newest` is the newest entry that the client knows, if the condition of an append failed:
+ * an entry of the application follows `after`.
+ */
+export class EntryExistsError extends EntryPlaceError {
+  override readonly code = 'ENTRY_EXISTS';
 }
 
 interface NewestDetails {

@@ -32,7 +32,15 @@ export type { Value } from '../codec/value.ts';
 export * from '../errors.ts';
 export type { FeedGroup, FeedPlace, GroupLease, GroupProgress, GroupStore, SpanPlace } from '../feed/group-store.ts';
 export { type LogId, parseLogId, textLogId } from '../ids/log-id.ts';
-export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
+export {
+  comparePositions,
+  type EntryNumber,
+  formatPosition,
+  type Position,
+  type PositionOrNumber,
+  parsePosition,
+  START,
+} from '../ids/position.ts';
 export { decodeEntryBody, loadBody } from '../log/body.ts';
 export {
   type AddedEntries,

@@ -9,6 +9,17 @@ export interface Position {
   readonly entry: number;
 }
 
+/**
+ * An entry of the application by its number: the count of these entries up to and including it.
+ * Logs whose entries have no numbers know positions only.
+ */
+export interface EntryNumber {
+  readonly number: number;
+}
+
+/** A place in a log, as a caller gives it: a position, or the number of the entry there. */
+export type PositionOrNumber = Position | EntryNumber;
+
 /** The position of the first entry of every log. */
 export const START: Position = { segment: 0, entry: 0 };
 
@@ -64,6 +75,23 @@ export function checkPosition(
     log: parameter.log,
     advice: `Give { segment, entry } with whole numbers from 0 to ${MAX_NUMBER}; parsePosition reads text such as '0/17'`,
   });
+}
+
+/** Whether a caller gave a number instead of a position. An object that has both is a position. */
+export function givesNumber(given: unknown): given is EntryNumber {
+  return typeof given === 'object' && given !== null && 'number' in given && !('segment' in given);
+}
+
+/**
+ * Checks a place that a caller gave. The range of its number is left to those who look it up.
+ * @param parameter its name, and the log for the error
+ * @throws PositionInvalidError if it is neither a position nor a number of an entry
+ */
+export function checkPositionOrNumber(
+  given: unknown,
+  parameter: { readonly log: string; readonly name: string },
+): asserts given is PositionOrNumber {
+  if (!givesNumber(given)) checkPosition(given, parameter);
 }
 
 function isNumber(given: unknown): boolean {

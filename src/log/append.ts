@@ -2,11 +2,14 @@ import { EntryExistsError, EntryNotFoundError, TooLargeError, UsageError } from 
 import type { LogId } from '../ids/log-id.ts';
 import {
   checkPosition,
+  checkPositionOrNumber,
   comparePositions,
   formatPosition,
+  givesNumber,
   MAX_NUMBER,
   nextPosition,
   type Position,
+  type PositionOrNumber,
 } from '../ids/position.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, writeWithRetries } from './client-context.ts';
@@ -21,9 +24,10 @@ import type { Segment } from './segment.ts';
 export interface AppendOptions {
   /**
    * The append succeeds only if no entry of the application follows this one. Snapshot and End
-   * Segment entries may follow; the new entries then come after them.
+   * Segment entries may follow; the new entries then come after them. A number is that of the
+   * newest entry of the application; 0 if the log has none yet.
    */
-  readonly after?: Position | undefined;
+  readonly after?: PositionOrNumber | undefined;
   /** The snapshot that the client uses; the answer names a newer one. */
   readonly snapshot?: Position;
   /**
@@ -121,7 +125,7 @@ export class Placement {
   readonly #drafts: readonly Omit<Entry, 'position'>[];
   readonly #snapshotBefore: boolean;
   /** Between `after` and this entry are only Snapshot and End Segment entries. */
-  #follows: Position | undefined;
+  #follows: PositionOrNumber | undefined;
   #seen: End | undefined;
   #placed: readonly Entry[] = [];
 
@@ -169,7 +173,7 @@ export class Placement {
     const { log } = this;
     const follows = this.#follows;
     let newest: End | undefined = this.#seen ?? this.#context.newest.get(log);
-    if (newest === undefined || (follows !== undefined && comparePositions(newest.position, follows) < 0)) {
+    if (newest === undefined || (follows !== undefined && isBefore(newest, follows))) {
       const found = await findEnd(this.#context, log, { consistency, after: follows });
       newest = found;
       this.segments = found.segments;
@@ -229,6 +233,7 @@ const APPEND_OPTIONS = ['after', 'snapshot', 'snapshotBefore'] satisfies (keyof 
  * @param names of the options that this append has
  * @throws UsageError if they are not an object
  * @throws PositionInvalidError if `after` or `snapshot` is not a position
+ * @throws UsageError if `after` has a number that no entry has
  */
 export function checkAppendOptions(
   log: LogId,
@@ -245,8 +250,17 @@ export function checkAppendOptions(
   if (wrong !== undefined) {
     throw new UsageError(`an append has no option '${wrong}'`, { log, advice: `Give only ${names.join(', ')}` });
   }
-  if (options.after !== undefined) checkPosition(options.after, { log, name: 'after' });
+  if (options.after !== undefined) checkAfter(log, options.after);
   if (options.snapshot !== undefined) checkPosition(options.snapshot, { log, name: 'snapshot' });
+}
+
+function checkAfter(log: LogId, after: PositionOrNumber): void {
+  checkPositionOrNumber(after, { log, name: 'after' });
+  if (!givesNumber(after) || (Number.isSafeInteger(after.number) && after.number >= 0)) return;
+  throw new UsageError(`\`after\` has the number ${String(after.number)}, which is none of an entry`, {
+    log,
+    advice: 'Give the number of the newest entry of the application, or 0 if the log has none yet',
+  });
 }
 
 /**
@@ -274,10 +288,10 @@ function placeAfter(newest: LogEnd, drafts: readonly Omit<Entry, 'position'>[], 
 async function findEnd(
   context: ClientContext,
   log: LogId,
-  { consistency, after }: { readonly consistency: Consistency; readonly after: Position | undefined },
+  { consistency, after }: { readonly consistency: Consistency; readonly after: PositionOrNumber | undefined },
 ): Promise<Newest> {
   const newest = await queryNewest(context, log, consistency);
-  const stale = after !== undefined && comparePositions(newest.position, after) < 0;
+  const stale = after !== undefined && isBefore(newest, after);
   return stale && !consistency.consistent ? queryNewest(context, log, { consistent: true }) : newest;
 }
 
@@ -305,17 +319,42 @@ export type End = Pick<EntryHead, 'position' | 'type' | 'number'>;
  * @throws EntryNotFoundError if `after` does not exist
  * @throws EntryExistsError, with `newest`, if an entry of the application follows
  */
-async function requireNoneAfter(source: Source, log: LogId, after: Position, newest: End): Promise<void> {
+async function requireNoneAfter(source: Source, log: LogId, after: PositionOrNumber, newest: End): Promise<void> {
+  if (givesNumber(after)) return requireNewestNumber(log, after.number, newest);
   const order = comparePositions(newest.position, after);
-  if (order < 0) {
-    throw new EntryNotFoundError('the entry to follow does not exist', {
+  if (order < 0) throw notThere(log, newest, after);
+  if (order === 0 || (await onlyReservedFollow(source, log, after, newest))) return;
+  throw followed(log, formatPosition(after), newest);
+}
+
+/**
+ * Requires that the newest entry of the application has a number. Snapshot and End Segment entries
+ * have the number of the entry before them, so this takes no request.
+ */
+function requireNewestNumber(log: LogId, number: number, newest: End): void {
+  if (newest.number === undefined) {
+    throw new UsageError('the log has no numbers after which an entry could come', {
       log,
-      ...after,
-      advice: `Append after ${formatPosition(newest.position)}, the newest entry`,
+      ...newest.position,
+      advice: 'Give `after` as a position. Some entries of the log have no numbers, so new ones have none either',
     });
   }
-  if (order === 0 || (await onlyReservedFollow(source, log, after, newest))) return;
-  throw new EntryExistsError(`another entry already follows ${formatPosition(after)}`, {
+  if (newest.number < number) throw notThere(log, newest);
+  if (newest.number > number) throw followed(log, `the entry with number ${number}`, newest);
+}
+
+function notThere(log: LogId, newest: End, after?: Position): EntryNotFoundError {
+  return new EntryNotFoundError('the entry to follow does not exist', {
+    log,
+    ...after,
+    newest: newest.position,
+    newestNumber: newest.number,
+    advice: `Append after ${formatPosition(newest.position)}, the newest entry`,
+  });
+}
+
+function followed(log: LogId, after: string, newest: End): EntryExistsError {
+  return new EntryExistsError(`another entry already follows ${after}`, {
     log,
     ...newest.position,
     newest: newest.position,
@@ -333,6 +372,11 @@ async function queryEnd(source: Source, log: LogId, segment: number): Promise<En
   const entry = await source.store.newestEntry(log, segment, CONSISTENT);
   if (entry?.type !== undefined && entry.type !== source.types.endSegment) return entry;
   return queryNewest(source, log, CONSISTENT);
+}
+
+/** Whether a log ends before an entry, as far as a read of its end shows. */
+function isBefore({ position, number }: LogEnd, after: PositionOrNumber): boolean {
+  return givesNumber(after) ? number === undefined || number < after.number : comparePositions(position, after) < 0;
 }
 
 /** Whether all entries after one entry, up to the newest, are Snapshot and End Segment entries. */

@@ -173,7 +173,16 @@ export type RootRef = { readonly key: string } | { readonly inline: Uint8Array }
 /** A complete snapshot: the position of its Snapshot entry and the root that the entry names. */
 export interface CompletedSnapshot {
   readonly position: Position;
+  /** The count of the application's entries before it. Absent if the entries have no numbers. */
+  readonly number?: number;
   readonly root: RootRef;
+}
+
+/** The snapshot of a Snapshot entry, if it is complete: see {@link rootOf}. */
+export function completedSnapshot(entry: Entry): CompletedSnapshot | undefined {
+  const { position, number } = entry;
+  const root = rootOf(entry);
+  return root && { position, ...(number !== undefined && { number }), root };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { EntryGapError, EntryNotFoundError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { type Position, START } from '../ids/position.ts';
+import { givesNumber, MAX_NUMBER, nextPosition, type Position, type PositionOrNumber, START } from '../ids/position.ts';
 import { type StoredItem, wholeNumber } from './attribute.ts';
 import type { EntryHead, ReservedTypes } from './entry.ts';
 import { decodeEntry, decodeEntryHead } from './item-codec.ts';
@@ -25,71 +25,146 @@ export function numberAfter(before: number | undefined, type: string, types: Res
   return before < Number.MAX_SAFE_INTEGER ? before + 1 : undefined;
 }
 
+/** Entries of one request that looks around the likely place of an entry. */
+const NEAR_ENTRIES = 8;
+
+/**
+ * The position that a caller gave, or that of the entry whose number it gave.
+ * @param known an entry near the end of the log; it saves requests
+ * @throws the errors of {@link positionOfNumber} if it is a number
+ */
+export async function resolvePosition(
+  source: Source,
+  log: LogId,
+  place: PositionOrNumber,
+  known?: LogEnd,
+): Promise<Position> {
+  return givesNumber(place) ? positionOfNumber(source, log, place.number, known) : place;
+}
+
 /**
  * The position of the application's entry with a number. The number after the newest one gives the
  * position after the log's end.
  *
- * Takes three requests if the entry is in the newest segment and only the first entry there is a
- * Snapshot entry. Each doubling of the number of segments, or of Snapshot entries in the segment,
- * takes one more.
+ * Takes one request if a later entry of its segment is known and few Snapshot entries are between
+ * the two. Otherwise takes two more, which find the end of the log. An older segment takes one
+ * more if segments have about the same size. If they do not, or if there are many Snapshot entries,
+ * each doubling of the number of segments, or of Snapshot entries in the segment, takes one more.
+ * @param known an entry near the end of the log
  * @throws UsageError if the number is not a whole number of at least 1, or the entry may exist but
  * the entries there have no numbers
  * @throws EntryNotFoundError if the number is beyond the log's end, or the entry has expired and is
  * in no archive
  * @throws the errors of {@link queryNewest}
  */
-export async function positionOfNumber(source: Source, log: LogId, number: number): Promise<Position> {
+export async function positionOfNumber(source: Source, log: LogId, number: number, known?: LogEnd): Promise<Position> {
   if (!Number.isSafeInteger(number) || number < 1) {
     throw new UsageError(`${String(number)} is not the number of an entry`, {
       log,
       advice: 'Give a whole number of at least 1, the number of the first entry of the application',
     });
   }
+  if (known?.number !== undefined && number <= known.number) {
+    const near = await findNear(source, log, number, known);
+    if (near !== undefined) return near;
+  }
   const newest = await queryNewest(source, log, CONSISTENT);
   if (newest.number !== undefined && number > newest.number) {
-    const { segment, entry } = newest.position;
-    if (number === newest.number + 1) return { segment, entry: entry + 1 };
+    if (number === newest.number + 1) return nextPosition(newest.position);
     throw new EntryNotFoundError(`the log has no entry number ${number}`, {
       log,
+      newest: newest.position,
+      newestNumber: newest.number,
       advice: `Give a number up to ${newest.number + 1}, the next one`,
     });
   }
-  const first = await findSegment(source, log, { number, newest: newest.position.segment });
-  const { segment } = first.position;
-  const last: LogEnd | undefined = segment === newest.position.segment ? newest : await queryLast(source, log, segment);
-  const starts = first.number !== undefined && first.number < number;
-  const found = starts ? await findEntry(source, log, { number, first, last }) : undefined;
+  const found = await findNumber(source, log, number, newest);
   if (found !== undefined) return found;
   throw new UsageError(`the log has no entry number ${number}, because some of its entries have no numbers`, {
     log,
-    segment,
     advice: 'Read by position. Only entries that this release or a newer one wrote have numbers',
   });
 }
 
 /**
+ * @param end an entry at or after the wanted one, or without a number
+ * @returns undefined if entries without numbers hide the wanted one
+ */
+async function findNumber(source: Source, log: LogId, number: number, end: LogEnd): Promise<Position | undefined> {
+  const near = await findNear(source, log, number, end);
+  if (near !== undefined) return near;
+  const first = await findSegment(source, log, { number, end });
+  if (first.number === undefined || first.number >= number) return undefined;
+  const { segment } = first.position;
+  const found = segment === end.position.segment ? undefined : await findNear(source, log, number, first);
+  if (found !== undefined) return found;
+  const last: LogEnd | undefined = segment === end.position.segment ? end : await queryLast(source, log, segment);
+  return findEntry(source, log, { number, first, last });
+}
+
+/**
+ * Looks for an entry where it is if no Snapshot entry is between it and a known one of its segment,
+ * and then once more, since the entries there show how many there are.
+ */
+async function findNear(
+  { store, types }: Source,
+  log: LogId,
+  number: number,
+  known: LogEnd,
+): Promise<Position | undefined> {
+  let at: LogEnd | undefined = known;
+  for (let reads = 0; reads < 2 && at?.number !== undefined; reads++) {
+    const { segment, entry }: Position = at.position;
+    const isLower: boolean = at.number < number;
+    const likely = entry + number - at.number;
+    // The first entry of a segment is a Snapshot entry.
+    if (likely < 1 || likely > MAX_NUMBER) return undefined;
+    const [from, to] = isLower ? [likely, likely + NEAR_ENTRIES] : [likely + 1 - NEAR_ENTRIES, likely + 1];
+    const heads: EntryHead[] = [];
+    for await (const page of store.items(log, { segment, from: Math.max(0, from), to }, CONSISTENT)) {
+      for (const item of page) heads.push(decodeEntryHead(item));
+    }
+    const isOwn = ({ type }: EntryHead): boolean => type !== undefined && !types.includes(type);
+    const found = heads.find((head) => head.number === number && isOwn(head));
+    if (found !== undefined) return found.position;
+    at = isLower ? heads.at(-1) : heads[0];
+    if (at?.number !== undefined && at.number < number !== isLower) return undefined;
+  }
+  return undefined;
+}
+
+/**
  * The first entry of the last segment that begins before an entry, which shows its lower number. If
- * there is none, the first entry of the log.
+ * there is none, the first entry of the log. Looks first where the entry is if segments are equally
+ * long.
  */
 async function findSegment(
   { store }: Source,
   log: LogId,
-  { number, newest }: { readonly number: number; readonly newest: number },
+  { number, end }: { readonly number: number; readonly end: LogEnd },
 ): Promise<EntryHead> {
+  const newest = end.position.segment;
+  const isEarlier = newest > 0 && end.number !== undefined && end.position.entry - (end.number - number) < 1;
   let found: EntryHead | undefined;
   let low = 0;
+  let high = isEarlier ? newest - 1 : newest;
+  const isLikely = isEarlier && end.number !== undefined && end.number > 0;
   // Most reads are near the end.
-  for (let high = newest, segment = newest; low <= high; segment = Math.floor((low + high) / 2)) {
-    const first = await head(store, log, { segment, entry: 0 });
+  let probe = isLikely ? Math.min(high, Math.floor((newest * number) / (end.number ?? 1))) : newest;
+  for (let step = isLikely ? 1 : 0; low <= high; step *= 2) {
+    const first = await head(store, log, { segment: probe, entry: 0 });
     // Segments expire in order, so the first entries that are gone are the oldest.
     const isBefore = first === undefined || (first.number !== undefined && first.number < number);
     if (isBefore) {
-      low = segment + 1;
+      low = probe + 1;
       found = first;
     } else {
-      high = segment - 1;
-      if (segment === 0) found = first;
+      high = probe - 1;
+      if (probe === 0) found = first;
     }
+    const middle = Math.floor((low + high) / 2);
+    // The neighbours of a likely segment come first.
+    probe = step === 0 ? middle : isBefore ? Math.min(middle, low + step - 1) : Math.max(middle, high - step + 1);
   }
   if (found !== undefined) return found;
   throw new EntryNotFoundError(`entry number ${number} has expired and is in no archive`, {

@@ -2,7 +2,7 @@ import { SourceChangedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition } from '../ids/position.ts';
 import { plainItem, type StoredItem } from './attribute.ts';
-import { type CompletedSnapshot, type Entry, rootOf, snapshotStatus } from './entry.ts';
+import { type CompletedSnapshot, completedSnapshot, type Entry, snapshotStatus } from './entry.ts';
 import type { AttributeRemover, EntryReader } from './log-store.ts';
 import { coveredEntries, mayLackEntries, type Segment } from './segment.ts';
 
@@ -91,8 +91,8 @@ export async function readLastSnapshot(
   if (segment.lastSnapshot === undefined) return undefined;
   const { position } = segment.lastSnapshot;
   const entry = await store.getEntry(segment.log, position, { consistent: true });
-  const root = entry && rootOf(entry);
-  if (root !== undefined) return { position, root };
+  const snapshot = entry && completedSnapshot(entry);
+  if (snapshot !== undefined) return snapshot;
   return entry !== undefined || (await isBeyond(store, segment)) ? 'foreign' : 'gone';
 }
 

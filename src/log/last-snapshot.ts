@@ -1,7 +1,7 @@
 import { RootInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
-import { type CompletedSnapshot, isRootForm, type RootRef, rootOf } from './entry.ts';
+import { type CompletedSnapshot, completedSnapshot, isRootForm, type RootRef } from './entry.ts';
 import { type ForeignPart, guardArchive, guardPointer, readLastSnapshot, removePart } from './guard.ts';
 import { encodeSegment } from './item-codec.ts';
 import type { Consistency, LogReader, SnapshotPublisher } from './log-store.ts';
@@ -68,8 +68,8 @@ export async function searchSnapshot(
     passedOver.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot?.position.entry });
     const position = { segment: number, entry: 0 };
     const first = await store.getEntry(log, position, CONSISTENT);
-    const root = first && rootOf(first);
-    if (root !== undefined) return { snapshot: { position, root }, passedOver };
+    const snapshot = first && completedSnapshot(first);
+    if (snapshot !== undefined) return { snapshot, passedOver };
   }
   return { snapshot: undefined, passedOver };
 }

@@ -2,7 +2,7 @@ import { EntryExistsError, EntryGapError, EntryNotFoundError, LogNotFoundError, 
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { logPrefix } from '../store/keys.ts';
-import { type CompletedSnapshot, type EntryHead, type ReservedTypes, rootOf } from './entry.ts';
+import { type CompletedSnapshot, completedSnapshot, type EntryHead, type ReservedTypes } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
 import { lastSnapshotOf, newerSnapshots, type Segment } from './segment.ts';
@@ -160,8 +160,8 @@ export async function queryNewerSnapshot(
   for (const position of newerSnapshots(segments, standsOn)) {
     for (const consistency of [EVENTUAL, CONSISTENT]) {
       const entry = await store.getEntry(log, position, consistency);
-      const root = entry && rootOf(entry);
-      if (root !== undefined) return { position, root };
+      const snapshot = entry && completedSnapshot(entry);
+      if (snapshot !== undefined) return snapshot;
     }
   }
   return undefined;
@@ -248,11 +248,14 @@ export async function assertPosition(
 ): Promise<void> {
   const [newest] = await queryNewestSegments(source.store, log, { consistent: true });
   const segment = Math.min(at.segment, newest.segment);
-  const last = (await queryLast(source, log, segment))?.position ?? { segment, entry: -1 };
+  const end = await queryLast(source, log, segment);
+  const last = end?.position ?? { segment, entry: -1 };
   if (at.segment <= last.segment && at.entry <= last.entry + 1) return;
+  const known = segment === newest.segment ? end : await queryLast(source, log, newest.segment);
   throw new EntryNotFoundError(`the log has no position ${formatPosition(at)}`, {
     log,
     ...at,
+    ...(known !== undefined && { newest: known.position, newestNumber: known.number }),
     advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, directly after the last entry`,
   });
 }

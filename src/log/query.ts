@@ -1,13 +1,21 @@
 import { EntryGapError, SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { checkPosition, type Position, START } from '../ids/position.ts';
+import {
+  checkPosition,
+  checkPositionOrNumber,
+  nextPosition,
+  type Position,
+  type PositionOrNumber,
+  START,
+} from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
-import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from './entry.ts';
-import { positionOfNumber } from './find-position.ts';
+import { type CompletedSnapshot, completedSnapshot, type Entry, type ReservedTypes } from './entry.ts';
+import { type positionOfNumber, resolvePosition } from './find-position.ts';
 import { guardPointer, shownParts } from './guard.ts';
 import { lastWithoutRoot, type SnapshotSearch, searchSnapshot } from './last-snapshot.ts';
 import type { LogReader } from './log-store.ts';
-import { queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
+import { type LogEnd, type NewestCache, queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
+import { endOfRange, readBackward } from './read-backward.ts';
 import { type EntrySource, type OpenRange, readUpTo } from './read-entries.ts';
 import { lastSnapshotOf, type Segment } from './segment.ts';
 
@@ -16,11 +24,16 @@ export interface QueryRange {
    * `snapshot` starts at the Snapshot entry of the newest complete snapshot, `start` at the log's
    * first entry. A number is that of an entry of the application: see {@link positionOfNumber}.
    */
-  readonly from: Position | { readonly number: number } | 'snapshot' | 'start';
+  readonly from: PositionOrNumber | 'snapshot' | 'start';
   /** Exclusive; the log's end by default, and if the position is beyond it. */
-  readonly to?: Position | 'end';
-  /** The most entries; all by default. At least 1. */
+  readonly to?: PositionOrNumber | 'end';
+  /**
+   * The most entries of the application; all by default. At least 1. Snapshot and End Segment
+   * entries before the last of them come too, and do not count.
+   */
   readonly limit?: number;
+  /** Whether the newest entry of the range comes first. False by default. */
+  readonly reverse?: boolean;
   /** Whether the entries carry their application attributes. False by default. */
   readonly attributes?: boolean;
   /**
@@ -31,11 +44,15 @@ export interface QueryRange {
 }
 
 export interface QueryAnswer {
-  /** Position of the first entry. */
+  /** The position at which the range begins. */
   readonly start: Position;
   /** Pages of entries in order, fetched while they are read. They can be read once. */
   readonly entries: AsyncIterable<readonly Entry[]>;
-  /** The position after the last entry that has been read, at which the next query starts. */
+  /**
+   * The place at which the next query goes on: the position after the last entry that has been
+   * read, from which the next query starts. In reverse, it is the position of the oldest entry that
+   * has been read, which the next query has as `to`.
+   */
   readonly end: Position;
   /** The newest complete snapshot, if it is newer than the given `snapshot`. */
   readonly lastSnapshot?: CompletedSnapshot;
@@ -47,43 +64,100 @@ export interface QueryAnswer {
  *
  * Takes one query for the segments, one more request if it names a newer snapshot, and one or more
  * queries while the entries are read. If `from` is `snapshot`, reads the first page before it
- * answers. Reading throws the errors of {@link readUpTo}.
- * @throws PositionInvalidError if `from`, `to` or `snapshot` is malformed
+ * answers. In reverse, one more query finds the end of the range, and each segment takes one more.
+ * Reading throws the errors of {@link readUpTo}.
+ * @throws PositionInvalidError if `from`, `to` or `snapshot` is malformed, or in reverse `to` is
+ * before `from`
  * @throws UsageError if the limit is not a positive integer
- * @throws the errors of {@link positionOfNumber} if `from` is a number
+ * @throws the errors of {@link positionOfNumber} if `from` or `to` is a number
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if `from` is `snapshot` and neither of the two newest
  * segments has one
  */
-export async function query(
-  source: { readonly store: LogReader; readonly types: ReservedTypes },
-  log: LogId,
-  range: QueryRange,
-): Promise<QueryAnswer> {
+export async function query(source: QuerySource, log: LogId, range: QueryRange): Promise<QueryAnswer> {
   checkRange(log, range);
-  const { from, to = 'end', limit = Number.POSITIVE_INFINITY, attributes = false, snapshot } = range;
+  const { from, limit = Number.POSITIVE_INFINITY, reverse = false, attributes = false, snapshot } = range;
   if (limit !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(limit) && limit > 0)) {
     throw new UsageError(`the limit ${limit} is not a positive integer`, { log });
   }
   const { store } = source;
   const reads = attributes ? { ...source, store: withAttributes(store) } : source;
-  if (from === 'snapshot') {
-    const { start, pages } = await readTail(source, log, { reads, to, limit });
-    return answerOf(start, pages);
+  const known = source.newest?.get(log);
+  const to = await resolveEnd(source, log, range.to, known);
+  if (from === 'snapshot' && !reverse) {
+    const { start, pages } = await readTail(source, log, { reads, to, limit: withReserved(limit) });
+    const read = (next: Position, most: number) =>
+      next === start ? pages : readUpTo(reads, log, { from: next, to, limit: most });
+    return answerOf(start, limited(source.types, read, { start, limit }));
   }
   const segments = await queryNewestSegments(store, log);
-  const start = await resolveStart(source, log, from);
+  const start = await resolveStart(source, log, from, known);
   const lastSnapshot = snapshot && (await queryNewerSnapshot(store, log, segments, snapshot));
-  const wanted = { from: start, to, limit, newestSegment: segments[0].segment };
-  return answerOf(start, readUpTo(reads, log, wanted), lastSnapshot);
+  const newestSegment = segments[0].segment;
+  if (!reverse) {
+    const read = (next: Position, most: number) => readUpTo(reads, log, { from: next, to, limit: most, newestSegment });
+    return answerOf(start, limited(source.types, read, { start, limit }), { lastSnapshot });
+  }
+  const end = await endOfRange(source, log, { from: start, to, newest: newestSegment });
+  const pages = readBackward(source, log, { reads, from: start, to: end, limit: withReserved(limit) });
+  return answerOf(
+    start,
+    limited(source.types, () => pages, { start, limit }),
+    { lastSnapshot, reverseFrom: end },
+  );
 }
 
-function answerOf(start: Position, pages: AsyncIterable<Entry[]>, lastSnapshot?: CompletedSnapshot): QueryAnswer {
-  let end = start;
+/** The stores that a query reads, and the ends of logs that its client knows. */
+interface QuerySource {
+  readonly store: LogReader;
+  readonly types: ReservedTypes;
+  /** The ends of logs that the client knows; they save requests. */
+  readonly newest?: Pick<NewestCache, 'get'> | undefined;
+}
+
+/** Snapshot and End Segment entries are rare: few queries with a limit meet more. */
+const RESERVED_ENTRIES = 2;
+
+function withReserved(limit: number): number {
+  return limit + RESERVED_ENTRIES;
+}
+
+/**
+ * Pages up to the entry of the application that is the last of the limit.
+ * @param read up to `most` entries from a position onward
+ */
+async function* limited(
+  types: ReservedTypes,
+  read: (from: Position, most: number) => AsyncIterable<Entry[]>,
+  { start, limit }: { readonly start: Position; readonly limit: number },
+): AsyncGenerator<Entry[]> {
+  let left = limit;
+  for (let from = start; ; ) {
+    const most = withReserved(left);
+    let entries = 0;
+    for await (const page of read(from, most)) {
+      entries += page.length;
+      const last = page.findIndex(({ type }) => !types.includes(type) && --left === 0);
+      yield last === -1 ? page : page.slice(0, last + 1);
+      if (last !== -1) return;
+      from = nextPosition(page.at(-1)?.position ?? from);
+    }
+    // More entries than the log has were asked for, or all of a range backward.
+    if (entries < most) return;
+  }
+}
+
+function answerOf(
+  start: Position,
+  pages: AsyncIterable<Entry[]>,
+  also: { readonly lastSnapshot?: CompletedSnapshot | undefined; readonly reverseFrom?: Position } = {},
+): QueryAnswer {
+  const { lastSnapshot, reverseFrom } = also;
+  let end = reverseFrom ?? start;
   async function* entries() {
     for await (const page of pages) {
       const last = page.at(-1);
-      if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
+      if (last !== undefined) end = reverseFrom === undefined ? nextPosition(last.position) : last.position;
       yield page;
     }
   }
@@ -102,19 +176,28 @@ function checkRange(log: LogId, range: QueryRange): void {
     throw new UsageError('the range is not an object', { log, advice: "Give a range, such as { from: 'start' }" });
   }
   const { from, to = 'end', snapshot } = range;
-  const isNumber = typeof from === 'object' && from !== null && 'number' in from;
-  if (from !== 'start' && from !== 'snapshot' && !isNumber) checkPosition(from, { log, name: 'from' });
-  if (to !== 'end') checkPosition(to, { log, name: 'to' });
+  if (from !== 'start' && from !== 'snapshot') checkPositionOrNumber(from, { log, name: 'from' });
+  if (to !== 'end') checkPositionOrNumber(to, { log, name: 'to' });
   if (snapshot !== undefined) checkPosition(snapshot, { log, name: 'snapshot' });
 }
 
 async function resolveStart(
-  source: { readonly store: LogReader; readonly types: ReservedTypes },
+  source: QuerySource,
   log: LogId,
-  from: Exclude<QueryRange['from'], 'snapshot'>,
+  from: QueryRange['from'],
+  known: LogEnd | undefined,
 ): Promise<Position> {
-  if (from === 'start') return START;
-  return 'number' in from ? positionOfNumber(source, log, from.number) : from;
+  if (from === 'snapshot') return (await readTail(source, log, { limit: 1 })).start;
+  return from === 'start' ? START : resolvePosition(source, log, from, known);
+}
+
+async function resolveEnd(
+  source: QuerySource,
+  log: LogId,
+  to: QueryRange['to'] = 'end',
+  known: LogEnd | undefined,
+): Promise<Position | 'end'> {
+  return to === 'end' ? to : resolvePosition(source, log, to, known);
 }
 
 /** The newest complete snapshot of a log, and the entries from its own onward. */
@@ -152,11 +235,9 @@ export async function readTail(
       gap = error;
     });
     const [entry] = first?.done === false ? first.value : [];
-    const root = (entry && rootOf(entry)) ?? (await rootAt(source.store, log, position));
-    if (root !== undefined && gap !== undefined) throw gap;
-    if (root !== undefined) {
-      return { snapshot: { position, root }, start: position, pages: withFirst(first, pages), passedOver };
-    }
+    const snapshot = (entry && completedSnapshot(entry)) ?? (await snapshotAt(source.store, log, position));
+    if (snapshot !== undefined && gap !== undefined) throw gap;
+    if (snapshot !== undefined) return { snapshot, start: position, pages: withFirst(first, pages), passedOver };
     const segment = segments.find(({ segment: number }) => number === position.segment);
     if (segment !== undefined && (await guardPointer(source.store, segment)) === undefined)
       throw lastWithoutRoot(segment);
@@ -176,10 +257,10 @@ async function* withFirst(
   yield* rest;
 }
 
-/** The root on an entry, even if an eventually consistent read does not show it yet. */
-async function rootAt(store: LogReader, log: LogId, position: Position): Promise<RootRef | undefined> {
+/** The snapshot of an entry, even if an eventually consistent read does not show it yet. */
+async function snapshotAt(store: LogReader, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
   const entry = await store.getEntry(log, position, { consistent: true });
-  return entry && rootOf(entry);
+  return entry && completedSnapshot(entry);
 }
 
 /** The newest segments of a log, newest first, and the newest complete snapshot. */

@@ -1,5 +1,5 @@
 import type { LogId } from '../ids/log-id.ts';
-import { type Position, START } from '../ids/position.ts';
+import { nextPosition, type Position, START } from '../ids/position.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from '../log/entry.ts';
 import type { OnForeign } from '../log/guard.ts';
 import { searchSnapshot } from '../log/last-snapshot.ts';
@@ -51,6 +51,8 @@ export interface Loaded {
   readonly base: CompletedSnapshot | undefined;
   /** The position after the last entry in the state. */
   readonly end: Position;
+  /** The count of the application's entries in the state; undefined if they have no numbers. */
+  readonly number: number | undefined;
   /** Number of entries folded on top of the snapshot. */
   readonly tailEntries: number;
   /** The entry at which the load stopped; only with `onBadEntry: 'stop'`. */
@@ -119,10 +121,14 @@ async function loadFrom(deps: LoadDeps, log: LogId, found: Beginning, options: L
   const { base, root, from, pages } = usable ? found : logBeginning(deps, log, { to: at ?? 'end' });
   const draft = new Draft(nodes, root?.state);
   let end = from;
+  let number = base === undefined ? 0 : base.number;
   async function* followed(): AsyncGenerator<Entry[]> {
     for await (const page of pages) {
       const last = page.at(-1);
-      if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
+      if (last !== undefined) {
+        end = nextPosition(last.position);
+        number = last.number;
+      }
       onPage?.(page);
       yield page;
     }
@@ -137,7 +143,7 @@ async function loadFrom(deps: LoadDeps, log: LogId, found: Beginning, options: L
   if (folded.status === 'rejected') throw folded.reason;
   const tailEntries = folded.value;
   draft.use.release();
-  return { draft, base, end, tailEntries };
+  return { draft, base, end, number, tailEntries };
 }
 
 function logBeginning(deps: LoadDeps, log: LogId, range: Omit<OpenRange, 'from'>): Beginning {

@@ -2,7 +2,7 @@ import { parseJson } from '../codec/json.ts';
 import { CredentialsError, isLogfoldError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../ids/position.ts';
-import { type CompletedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
+import { type CompletedSnapshot, completedSnapshot, type Entry, type ReservedTypes } from '../log/entry.ts';
 import { encodeEntry } from '../log/item-codec.ts';
 import { itemBytes } from '../log/item-size.ts';
 import { readEntries } from '../log/read-entries.ts';
@@ -114,8 +114,8 @@ export class LookBack {
     const held: Entry[] = [];
     for await (const page of readEntries(this.#deps, this.#log, range)) {
       for (const entry of page) {
-        const root = entry.type === types.snapshot ? rootOf(entry) : undefined;
-        if (root !== undefined) snapshots.unshift({ position: entry.position, root });
+        const snapshot = entry.type === types.snapshot ? completedSnapshot(entry) : undefined;
+        if (snapshot !== undefined) snapshots.unshift(snapshot);
         if (this.#room >= 0) {
           this.#room -= ENTRY_BYTES + itemBytes(encodeEntry(entry));
           held.push(entry);

@@ -48,7 +48,30 @@ describe('open', () => {
     expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
     expect(document.snapshot).toEqual({ segment: 0, entry: 2 });
     expect(document.position).toEqual({ segment: 0, entry: 4 });
+    expect(document.number).toBe(2);
     expect(live.requests).toHaveLength(2);
+  });
+
+  test('its number counts the entries of the application up to its position, also those of others', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    expect(document.number).toBe(0);
+    await document.append([cell(0, 0, 'Denver'), cell(1, 0, 'Austin')], { after: { number: 0 } });
+    expect(document.number).toBe(2);
+    await live.sheet.completed();
+    await live.sheet.edit(set(0, 0, 'Dallas'));
+    expect(document.number).toBe(2);
+    await expect(document.append(cell(0, 0, 'mine'), { after: { number: 2 } })).rejects.toMatchObject({
+      newestNumber: 3,
+    });
+    await document.refresh();
+    expect(document).toMatchObject({ number: 3, newest: { segment: 0, entry: 4 } });
+    await document.mutate(cell(2, 0, 'Boston'));
+    expect(document.number).toBe(4);
+    await live.sheet.completed();
+    await document.refresh();
+    expect(document).toMatchObject({ number: 4, newest: { segment: 0, entry: 6 } });
+    expect((await live.open()).number).toBe(4);
   });
 
   test.each([

@@ -109,6 +109,52 @@ describe('the numbers of entries', () => {
   });
 });
 
+describe('an append after a number', () => {
+  test('it succeeds only if no other entry of the application follows, without another request', async () => {
+    const { client, store, log, requests } = await logOf([]);
+    expect(await client.addEntry(log, set, { after: { number: 0 } })).toMatchObject({ number: 1 });
+    requests.length = 0;
+    expect(await client.addEntry(log, set, { after: { number: 1 } })).toMatchObject({ number: 2 });
+    expect(requests).toEqual(['putEntries']);
+    await client.addSnapshot(log);
+    expect(await client.addEntry(log, set, { after: { number: 2 } })).toEqual({ position: at(0, 4), number: 3 });
+    const late = await client.addEntry(log, set, { after: { number: 2 } }).catch((error: unknown) => error);
+    expect(late).toBeInstanceOf(EntryExistsError);
+    expect(late).toMatchObject({ newest: at(0, 4), newestNumber: 3 });
+    const early = await client.addEntry(log, set, { after: { number: 4 } }).catch((error: unknown) => error);
+    expect(early).toBeInstanceOf(EntryNotFoundError);
+    expect(early).toMatchObject({ newest: at(0, 4), newestNumber: 3, message: expect.stringContaining('0/4') });
+    // A client that does not know the newest entries yet looks for them.
+    const other = testLogClient({ store }).client;
+    expect(await other.addEntry(log, set, { after: { number: 3 } })).toMatchObject({ number: 4 });
+    await expect(client.addEntry(log, set, { after: { number: 3 } })).rejects.toThrow(EntryExistsError);
+  });
+
+  test('only one of several writers succeeds', async () => {
+    const { store, log } = await logOf([{ adds: 3 }]);
+    const writers = Array.from({ length: 8 }, () => testLogClient({ store }).client);
+    const results = await Promise.allSettled(
+      writers.map((writer) => writer.addEntry(log, set, { after: { number: 3 } })),
+    );
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    expect((await entriesOf(store, log)).at(-1)?.number).toBe(4);
+  });
+
+  test('it is refused in a log without numbers, and with a number that no entry has', async () => {
+    const { store, log } = await logOf([{ adds: 2 }]);
+    await addForeign(store, log);
+    const { client } = testLogClient({ store });
+    for (const number of [2, 3]) {
+      await expect(client.addEntry(log, set, { after: { number } })).rejects.toThrow('has no numbers');
+    }
+    expect(await client.addEntry(log, set, { after: at(0, 3) })).toEqual({ position: at(0, 4) });
+    for (const number of [-1, 0.5, Number.NaN, 2 ** 53]) {
+      await expect(client.addEntry(log, set, { after: { number } })).rejects.toThrow(UsageError);
+    }
+    await expect(client.addEntry(log, set, { after: JSON.parse('{"number":"3"}') })).rejects.toThrow(UsageError);
+  });
+});
+
 describe('the position of a number', () => {
   test('it is found in few requests, in any log', async () => {
     await fc.assert(
@@ -123,7 +169,8 @@ describe('the position of a number', () => {
           expect(await positionOfNumber(source, log, entry.number ?? 0)).toEqual(entry.position);
           const own = all.filter(({ position: { segment } }) => segment === entry.position.segment);
           const snapshots = own.length - own.filter(isOwn).length;
-          const most = 4 + Math.ceil(Math.log2(segments + 1)) + 1 + Math.ceil(Math.log2(snapshots + 1));
+          // Two reads near the end and near the beginning of the segment come first.
+          const most = 7 + Math.ceil(Math.log2(segments + 1)) + 1 + Math.ceil(Math.log2(snapshots + 1));
           expect(requests.length).toBeLessThanOrEqual(most);
         }
         const last = all.at(-1);
@@ -142,6 +189,55 @@ describe('the position of a number', () => {
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'items']);
     const { entries } = await client.query(log, { from: { number: 1079 } });
     expect((await allEntries(entries)).map(({ number }) => number)).toEqual([1079, 1080]);
+  });
+
+  test('it takes one request if the client knows the end of the log', async () => {
+    const { client, store, requests, log } = await logOf([
+      { adds: 90 },
+      { snapshots: 3 },
+      ...Array.from({ length: 11 }, () => ({ adds: 90 })),
+      { snapshots: 2 },
+    ]);
+    for (const number of [1, 89, 90, 91, 700, 1080]) {
+      requests.length = 0;
+      const { start } = await client.query(log, { from: { number } });
+      expect(requests).toEqual(['newestSegments', 'items']);
+      expect(start).toEqual(at(0, number <= 90 ? number : number + 3));
+    }
+    // A reader without the end of the log takes two requests more.
+    requests.length = 0;
+    const reader = testLogClient({ store });
+    await reader.client.query(log, { from: { number: 700 } });
+    expect(reader.requests).toEqual(['newestSegments', 'newestSegments', 'newestEntry', 'items']);
+  });
+
+  test('it takes four or five requests in an older segment of equal length, two of which find the end of the log', async () => {
+    const segment = [{ adds: 9 }, { snapshots: 1 }, 'segment' as const];
+    const { store, requests, log } = await logOf(Array.from({ length: 64 }, () => segment).flat());
+    const known = { position: at(64, 0), number: 576 };
+    for (const number of [1, 9, 10, 300, 570, 576]) {
+      requests.length = 0;
+      const found = await positionOfNumber({ store: unarchived(store), types }, log, number, known);
+      expect(found).toEqual(at(Math.floor((number - 1) / 9), ((number - 1) % 9) + 1));
+      expect(requests.length).toBeLessThanOrEqual(5);
+    }
+  });
+
+  test.each([
+    { position: at(0, 3) },
+    { position: at(0, 3), number: 3 },
+    { position: at(0, 50), number: 40 },
+    { position: at(7, 0), number: 60 },
+  ])('it is right although the client knows a wrong end (case %#)', async (known) => {
+    const { store, log } = await logOf([{ adds: 5 }, { snapshots: 20 }, { adds: 5 }, 'segment', { adds: 5 }]);
+    const source = { store: unarchived(store), types };
+    for (const { number, position } of (await entriesOf(store, log)).filter(isOwn)) {
+      expect(await positionOfNumber(source, log, number ?? 0, known)).toEqual(position);
+    }
+    await expect(positionOfNumber(source, log, 17, known)).rejects.toMatchObject({
+      newest: at(1, 5),
+      newestNumber: 15,
+    });
   });
 
   test('it is found before entries without numbers, but not among them', async () => {

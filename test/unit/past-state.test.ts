@@ -38,6 +38,42 @@ describe('the state of a document at a moment', () => {
     expect(await rowsOf(await document.at(at(0, 0)))).toEqual([]);
   });
 
+  test('it is that before the entry with a number, in one request more', async () => {
+    const live = await edited('ABC');
+    await live.sheet.completed();
+    await live.sheet.edit(set(0, 0, 'D'));
+    const document = await live.open();
+    expect(document.number).toBe(4);
+    const all = async (moment: Parameters<typeof document.at>[0]) => {
+      live.requests.length = 0;
+      const past = await document.at(moment);
+      return { past, requests: live.requests.length };
+    };
+    for (const [number, position, row] of [
+      [1, at(0, 1), undefined],
+      [3, at(0, 3), 'B'],
+      [4, at(0, 5), 'C'],
+    ] as const) {
+      const [byNumber, byPosition] = [await all({ number }), await all(position)];
+      expect(byNumber.past).toMatchObject({ position, number: number - 1 });
+      expect(byPosition.past.number).toBe(number - 1);
+      expect(await rowsOf(byNumber.past)).toEqual(row === undefined ? [] : [[row]]);
+      expect(byNumber.requests).toBe(byPosition.requests + 1);
+    }
+    const now = await document.at({ number: 5 });
+    expect(await rowsOf(now)).toEqual([['D']]);
+    expect(now.number).toBe(4);
+    expect(await document.at(at(0, 0))).toMatchObject({ number: 0 });
+    const refused = await document.at({ number: 6 }).catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EntryNotFoundError);
+    expect(refused).toMatchObject({ newest: at(0, 5), newestNumber: 4 });
+    await expect(document.at(at(0, 9))).rejects.toMatchObject({ newest: at(0, 5), newestNumber: 4 });
+    const changes = await Array.fromAsync(document.diff({ number: 3 }, { number: 4 }));
+    expect(changes).toMatchObject([{ kind: 'cell', before: { value: 'B' }, after: { value: 'C' } }]);
+    const revisions = await Array.fromAsync(document.history({ row: 0, column: 0 }, { at: { number: 3 } }));
+    expect(revisions.map(({ value }) => value)).toEqual(['A', 'B']);
+  });
+
   test('a position far after the end is refused after a few requests', async () => {
     const live = await edited('ABC');
     const document = await live.open();

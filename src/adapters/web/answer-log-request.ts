@@ -327,6 +327,8 @@ async function requireEnd(
     throw new EntryNotFoundError(`no entry exists before ${formatPosition(first.position)}`, {
       log,
       ...first.position,
+      newest,
+      newestNumber,
       advice: `Append after ${formatPosition(newest)}, the newest entry`,
     });
   }

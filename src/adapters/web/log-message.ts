@@ -89,7 +89,8 @@ export function decodeLines(lines: readonly string[]): Item[] {
 export function encodeError(error: unknown): ErrorMessage | undefined {
   if (!(error instanceof LogfoldError) || CLASSES[error.code] === undefined) return undefined;
   const { code, reason, log, segment, entry, type, advice } = error;
-  const { newest, newestNumber } = error instanceof EntryExistsError ? error : {};
+  const { newest, newestNumber } =
+    error instanceof EntryExistsError || error instanceof EntryNotFoundError ? error : {};
   return { code, reason, log, segment, entry, type, advice, newest, newestNumber };
 }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { positionOfMoment } from '../../client/document-state.ts';
+import { type Moment, positionOfMoment } from '../../client/document-state.ts';
 import { InterruptedError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
@@ -25,7 +25,7 @@ A time selects the entries of that second and later ones, or those before it for
 a date is its midnight. Entries of archived segments come from the archives. An entry whose body cannot be read is shown
 with the reason.`;
 
-type From = Exclude<QueryRange['from'], { readonly number: number }> | Date;
+type From = QueryRange['from'] | Date;
 
 function parseFrom(text: string): From {
   return text === 'start' || text === 'snapshot' ? text : parseMoment(text);
@@ -122,7 +122,7 @@ function placeOf(environment: Environment, log: LogId, from: From): Promise<Excl
 }
 
 /** The position of the first entry at or after a time. A position stays as it is. */
-function positionOf({ deps }: Environment, log: LogId, place: Position | Date): Promise<Position> {
+function positionOf({ deps }: Environment, log: LogId, place: Moment): Promise<Position> {
   // The position of a moment is after the entries of its second.
   const before = place instanceof Date ? new Date(Math.ceil(place.getTime() / 1000) * 1000 - 1) : place;
   return positionOfMoment(deps, log, before);

@@ -2,7 +2,7 @@ import type { ChunkStore } from '../../codec/chunk.ts';
 import { SegmentWithoutSnapshotError, TimeUpError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
-import { type CompletedSnapshot, rootOf } from '../../log/entry.ts';
+import { type CompletedSnapshot, completedSnapshot } from '../../log/entry.ts';
 import { findSnapshot } from '../../log/last-snapshot.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -276,13 +276,13 @@ async function bothHashes(
 async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
   const { snapshot } = deps.types;
   const entry = await deps.store.getEntry(log, position, { consistent: true });
-  const root = entry?.type === snapshot ? rootOf(entry) : undefined;
-  if (root === undefined) return undefined;
+  const completed = entry?.type === snapshot ? completedSnapshot(entry) : undefined;
+  if (completed === undefined) return undefined;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
   // Snapshots that were dropped less than a grace period ago still exist.
   const dropped = new Map((await readCollected(deps.blobs, log)).dropped);
   if (segment === undefined || !keepsRoot(segment, position.entry, { keepSnapshots: 'all', dropped })) return undefined;
-  return { position, root };
+  return completed;
 }
 
 function isAt(position: Position, other: Position | undefined): boolean {

@@ -118,7 +118,7 @@ export const VALUES: Cases = {
     expect(parse.moment(date)).toEqual(new Date('2024-01-31T00:00:00Z'));
     expect(parse.moment(time)).toEqual(new Date('2024-01-31T08:00:00Z'));
   },
-  "Give { segment, entry }, or a date such as new Date('2024-01-31T08:00:00Z')": async (refused) => {
+  "Give { segment, entry }, { number }, or a date such as new Date('2024-01-31T08:00:00Z')": async (refused) => {
     const sheet = await SheetLog.create();
     await refused(() => loadPastState(sheet.deps, LOG, untyped('2024-01-31')));
     const [time = ''] = quoted(await refused(() => loadPastState(sheet.deps, LOG, new Date('yesterday'))));
@@ -469,6 +469,22 @@ export const VALUES: Cases = {
     await add([7, 8]);
     const [next = 0] = numbersOf(await refused(() => client.query(log, { from: { number: 9 } })));
     expect((await client.query(log, { from: { number: next } })).start).toEqual({ segment: 0, entry: 3 });
+  },
+  'Give the number of the newest entry of the application, or 0 if the log has none yet': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const entry = { type: 'Set', version: 1 };
+    await refused(() => client.addEntry(log, entry, { after: { number: -1 } }));
+    await client.addEntry(log, entry, { after: { number: 0 } });
+    await client.addEntry(log, entry, { after: { number: 1 } });
+  },
+  'Give `after` as a position. Some entries of the log have no numbers, so new ones have none either': async (
+    refused,
+  ) => {
+    const { store, client, log } = await clientOfLog();
+    const entry = { type: 'Set', version: 1 };
+    await store.putEntries([entryAt(log, AT)]);
+    await refused(() => client.addEntry(log, entry, { after: { number: 1 } }));
+    expect(await client.addEntry(log, entry, { after: AT })).not.toHaveProperty('number');
   },
   'Read by position. Only entries that this release or a newer one wrote have numbers': async (refused) => {
     const { store, client, log, add } = await clientOfLog();
