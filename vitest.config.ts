@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { bundledSources } from './test/support/bundled-sources.ts';
 import { INVARIANTS } from './test/support/invariants.ts';
@@ -53,7 +54,18 @@ function onSources(name: string, include: string[], exclude: string[], env: Reco
   return { extends: true as const, test: { name, include, exclude: [...NEVER, ...exclude], env } };
 }
 
+/** The sources of a peer that no registry has; see examples/infinisheet. */
+const infinisheet = process.env.LOGFOLD_INFINISHEET ?? '';
+
 export default defineConfig({
+  resolve: {
+    alias: [
+      // Examples import the package, which tests do not build.
+      { find: /^logfold$/, replacement: join(import.meta.dirname, 'src/exports/logfold.ts') },
+      { find: /^logfold\/([a-z]+)$/, replacement: join(import.meta.dirname, 'src/exports/$1.ts') },
+      { find: /^@candidstartup\/([\w-]+)$/, replacement: join(infinisheet, 'packages/$1/src/index.ts') },
+    ],
+  },
   test: {
     // A time limit is for tests that hang. A busy machine must not fail a test.
     testTimeout: HANG_MS,

@@ -49,6 +49,33 @@ export function checkValue(value: unknown): asserts value is Value {
   check(value, 0);
 }
 
+/**
+ * Copies anything that can be stored. Leaves out properties that are undefined, as JSON does: for
+ * objects of other libraries, whose types are interfaces with optional properties.
+ * @throws ValueUnsupportedError as {@link checkValue}
+ */
+export function toValue(given: unknown): Value {
+  const value = withoutUndefined(given, 0);
+  checkValue(value);
+  return value;
+}
+
+function withoutUndefined(given: unknown, depth: number): unknown {
+  if (typeof given !== 'object' || given === null || depth > MAX_VALUE_DEPTH) return given;
+  if (Array.isArray(given)) return given.map((item) => withoutUndefined(item, depth + 1));
+  if (given instanceof Uint8Array) return new Uint8Array(given);
+  if (given instanceof Date) return dateAt(given.getTime());
+  if (!isPlain(given)) return given;
+  const defined = Object.entries(given).filter(([, value]) => value !== undefined);
+  // `fromEntries` defines keys instead of assigning them, so the key `__proto__` is one of them.
+  return Object.fromEntries(defined.map(([key, value]) => [key, withoutUndefined(value, depth + 1)]));
+}
+
+function isPlain(object: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(object);
+  return prototype === Object.prototype || prototype === null;
+}
+
 function check(value: unknown, depth: number): void {
   switch (typeof value) {
     case 'boolean':
@@ -92,8 +119,7 @@ function checkObject(value: object | null, depth: number): void {
     for (const item of value) check(item, depth + 1);
     return;
   }
-  const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) {
+  if (!isPlain(value)) {
     throw new ValueUnsupportedError('only plain objects can be stored, not instances of classes');
   }
   for (const [key, item] of Object.entries(value)) {

@@ -28,7 +28,7 @@ export type { WatchOptions } from '../client/watch.ts';
 export type { ByteSource } from '../codec/bytes.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
 export { confusesNames, parseJson } from '../codec/json.ts';
-export type { Value } from '../codec/value.ts';
+export { toValue, type Value } from '../codec/value.ts';
 export * from '../errors.ts';
 export type { FeedGroup, FeedPlace, GroupLease, GroupProgress, GroupStore, SpanPlace } from '../feed/group-store.ts';
 export { type LogId, parseLogId, textLogId } from '../ids/log-id.ts';

@@ -28,7 +28,7 @@ function filesIn(folder: string): string[] {
 
 /** The text and the imported source files of each source file. */
 const sources = new Map(
-  ['src', 'handlers', 'examples/demo'].flatMap(filesIn).map((file) => {
+  ['src', 'handlers', 'examples'].flatMap(filesIn).map((file) => {
     const text = readFileSync(join(ROOT, file), 'utf8');
     const relative = Array.from(text.matchAll(/\b(?:from|import)[\s(]*'(\.[^']+)'/g), ([, path = '']) => path);
     return [file, { text, imports: relative.map((path) => normalize(join(dirname(file), path))) }];

@@ -3,7 +3,7 @@ import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '../..');
-const DOCUMENTS = ['*.md', '.github/**/*.md', 'docs/**/*.md', 'test/**/*.md'].flatMap((pattern) =>
+const DOCUMENTS = ['*.md', '.github/**/*.md', 'docs/**/*.md', 'examples/**/*.md', 'test/**/*.md'].flatMap((pattern) =>
   globSync(pattern, { cwd: ROOT }),
 );
 

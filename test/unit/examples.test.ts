@@ -1,0 +1,27 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import manifest from '../../package.json' with { type: 'json' };
+
+const EXAMPLES = join(import.meta.dirname, '../../examples');
+
+/** The adapters, and the number of lines that each must stay below. */
+const ADAPTERS: Readonly<Record<string, number>> = { 'infinisheet/event-log.ts': 200 };
+
+const textOf = (file: string) => readFileSync(join(EXAMPLES, file), 'utf8');
+
+test.each(Object.entries(ADAPTERS))('the adapter %s has fewer than %i lines', (file, limit) => {
+  expect(textOf(file).trimEnd().split('\n').length).toBeLessThan(limit);
+});
+
+const copied = readdirSync(EXAMPLES, { recursive: true, encoding: 'utf8' }).filter(
+  (file) => file.endsWith('.ts') && !file.startsWith('demo/'),
+);
+
+test.each(copied)('%s imports only packages, and logfold by its entries', (file) => {
+  const imported = Array.from(textOf(file).matchAll(/^(?:import|export) .* from '([^']+)'/gm), ([, name = '']) => name);
+  expect(imported.filter((name) => name.startsWith('logfold')).length).toBeGreaterThan(0);
+  const entries = Object.keys(manifest.exports).map((path) => path.replace('.', 'logfold'));
+  const packages = [...entries, ...Object.keys({ ...manifest.dependencies, ...manifest.devDependencies })];
+  expect(imported.filter((name) => !packages.includes(name))).toEqual([]);
+});
