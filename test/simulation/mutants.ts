@@ -659,7 +659,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'weights-wait',
     fault: 'edits with weights are buffered, which loses the weights',
-    test: 'test/property/reducers.test.ts',
+    test: 'test/unit/draft.test.ts',
     edits: [
       {
         file: 'state/edited-map.ts',
