@@ -788,7 +788,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'pending-not-folded-again',
     fault: "a pending entry is not folded again if it came after others' entries",
-    test: 'test/property/document.test.ts',
+    test: 'test/unit/document-faults.test.ts',
     edits: [
       {
         file: 'client/visible-state.ts',

@@ -76,6 +76,23 @@ test('a pending entry whose answer was lost is shown once when a refresh finds i
   expect(await live.sheet.items()).toHaveLength(3);
 });
 
+test('a refresh that finds a lost pending entry also shows what others appended after it', async () => {
+  const live = await LiveLog.create();
+  const document = await live.open();
+  let refreshed: Promise<boolean> | undefined;
+  live.interceptor = async (name, effect) => {
+    if (refreshed !== undefined) return effect();
+    if (name === 'putEntries') {
+      await effect();
+      await live.sheet.edit(set(1, 0, 'theirs'));
+    } else refreshed = document.refresh();
+    throw HANG_UP;
+  };
+  await document.mutate(cell(0, 0, 'ours'));
+  await refreshed;
+  expect(await textOf(document.state)).toEqual([['ours'], ['theirs']]);
+});
+
 test('an append succeeds even if a pending entry cannot be folded again', async () => {
   const live = await LiveLog.create();
   const document = await openUncached(live);
