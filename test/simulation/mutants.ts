@@ -992,6 +992,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'first-item-ignored',
     fault: "the first item of an application's log does not register the log",
+    test: 'test/unit/division-policy.test.ts',
     edits: [{ file: 'mapping/item-division.ts', from: 'return index === 0 || count', to: 'return count' }],
   },
   {

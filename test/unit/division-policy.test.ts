@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { PolicyInvalidError } from '../../src/errors.ts';
 import {
   asksAt,
+  type DivisionPolicy,
   type DivisionSettings,
   divides,
   divisionOf,
@@ -10,7 +11,7 @@ import {
   type MeasuredTail,
   NO_DIVISION,
 } from '../../src/log/division-policy.ts';
-import { MAPPED_DIVISION, mappedDivisionOf, segmentSizes } from '../../src/mapping/item-division.ts';
+import { asksAtIndex, MAPPED_DIVISION, mappedDivisionOf, segmentSizes } from '../../src/mapping/item-division.ts';
 
 const tailOf = (tail: Partial<MeasuredTail>): MeasuredTail => ({
   snapshot: 0,
@@ -74,6 +75,16 @@ describe('an entry asks for a divide job', () => {
     expect(asking({}, 1e9, 0)).toEqual([]);
     expect(asking({ snapshotEveryMinutes: 1 }, 1e9, 0)).toEqual([]);
   });
+});
+
+test('the first item of a mapped log asks for a divide job, and the last ones before virtual entries', () => {
+  const settings = { snapshotEveryEntries: 4, segmentEveryEntries: 8 };
+  const asking = (policy: DivisionPolicy) =>
+    Array.from({ length: 12 }, (_, entry) => entry).filter((entry) =>
+      asksAtIndex(policy, { entry, bytes: 100, share: 0.9 }),
+    );
+  expect(asking(mappedDivisionOf(settings))).toEqual([0, 3, 7, 11]);
+  expect(asking(MAPPED_DIVISION)).toEqual([0]);
 });
 
 describe('a Snapshot entry is due', () => {
