@@ -9,6 +9,10 @@ import { fileURLToPath } from 'node:url';
 const sources = new URL('../src/cli/main.ts', import.meta.url);
 const isPackage = !existsSync(sources);
 const main = isPackage ? new URL('../dist/cli/main.js', import.meta.url) : sources;
+const installed = new URL(
+  isPackage ? '../dist/adapters/platform/installed.js' : '../src/adapters/platform/installed.ts',
+  import.meta.url,
+);
 /** Node runs TypeScript from version 24 on. The built code needs Zstandard in `node:zlib`. */
 const needed = isPackage ? '22.15' : '24.0';
 
@@ -17,8 +21,18 @@ endWithStarter();
 if (isNewEnough(process.versions.node)) {
   // The cache in the system's temporary directory halves the time until a command starts.
   module.enableCompileCache?.();
-  const { run } = await import(main.href);
-  process.exitCode = await run(process.argv.slice(2));
+  await import(main.href).then(
+    async ({ run }) => {
+      process.exitCode = await run(process.argv.slice(2));
+    },
+    async (error) => {
+      const { explainMissing } = await import(installed.href);
+      const explained = explainMissing(error);
+      if (explained === error) throw error;
+      console.error(`logfold: ${explained.code}: ${explained.message}`);
+      process.exitCode = 1;
+    },
+  );
 } else {
   const pinned = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
   if (isPackage || !existsSync(pinned)) {

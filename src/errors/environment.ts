@@ -5,6 +5,11 @@ export class ResourceMissingError extends LogfoldError {
   override readonly code = 'RESOURCE_MISSING';
 }
 
+/** An optional package, such as a client of the AWS SDK, is not installed. */
+export class PackageMissingError extends LogfoldError {
+  override readonly code = 'PACKAGE_MISSING';
+}
+
 /** The SDK found no credentials, or AWS refused them. */
 export class CredentialsError extends LogfoldError {
   override readonly code = 'CREDENTIALS';

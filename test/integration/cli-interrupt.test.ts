@@ -144,7 +144,6 @@ const COMMANDS: readonly [name: string, words: () => readonly string[]][] = [
   ['view', () => ['view', log]],
   ['diff', () => ['diff', log, '0/1']],
   ['history', () => ['history', log, '--cell', '0:0']],
-  ['entries', () => ['entries', log]],
   ['export', () => ['export', log, '--csv', join(place.directory, 'never.csv')]],
   ['replay', () => ['replay', log]],
   ['verify', () => ['verify', log]],

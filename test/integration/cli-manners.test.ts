@@ -199,6 +199,7 @@ describe('the JSON documents', () => {
         ['a', ''],
         ['', ''],
       ],
+      rectangle: { rows: { from: 0, to: 2 }, columns: { from: 0, to: 2 } },
       fetched: { objects: 0, bytes: 0 },
     });
     expect(await only(['replay', log])).toEqual({

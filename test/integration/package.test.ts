@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { json } from 'node:stream/consumers';
@@ -45,13 +45,15 @@ const running = examples.filter(
 
 /** A project outside the repository that has installed the packed package. */
 let project: string;
+let tarball: string;
 /** Directory of other Nodes. */
 let nodes: string;
 
 beforeAll(async () => {
   project = await realpath(await mkdtemp(join(tmpdir(), 'logfold-project-')));
   nodes = await realpath(await mkdtemp(join(tmpdir(), 'logfold-nodes-')));
-  await installPackage(await pack());
+  tarball = await pack();
+  await installPackage(tarball);
   await writeFile(join(nodes, 'package.json'), JSON.stringify({ private: true }));
   const wanted = [OLDEST, TOO_OLD].map((version) => `${version}@npm:${NODE_PACKAGE}@${version}`);
   await run('npm', ['install', '--prefer-offline', ...wanted], { cwd: nodes });
@@ -71,14 +73,14 @@ async function pack(): Promise<string> {
  * Installs a packed package and the dependencies that it names, in the versions of the lock file.
  * These are in npm's cache, so that the registry is not needed.
  */
-async function installPackage(tarball: string): Promise<void> {
+async function installPackage(tarball: string, directory = project): Promise<void> {
   const root = { name: 'project', type: 'module', private: true, dependencies: { logfold: `file:${tarball}` } };
   const shipped = Object.entries(lock.packages).filter(([path, each]) => path !== '' && !('dev' in each));
   const { name: _, scripts: __, devDependencies: ___, ...logfold } = { ...manifest, resolved: `file:${tarball}` };
   const packages = { '': root, ...Object.fromEntries(shipped), 'node_modules/logfold': logfold };
-  await writeFile(join(project, 'package.json'), JSON.stringify(root));
-  await writeFile(join(project, 'package-lock.json'), JSON.stringify({ ...root, lockfileVersion: 3, packages }));
-  await run('npm', ['ci', '--prefer-offline', '--ignore-scripts'], { cwd: project });
+  await writeFile(join(directory, 'package.json'), JSON.stringify(root));
+  await writeFile(join(directory, 'package-lock.json'), JSON.stringify({ ...root, lockfileVersion: 3, packages }));
+  await run('npm', ['ci', '--prefer-offline', '--ignore-scripts'], { cwd: directory });
 }
 
 /** Path of a program that runs JavaScript. */
@@ -203,6 +205,124 @@ test('a bundler makes a small page of it without settings, which runs in Chromiu
   const page = openPage(chromium, `${server.origin}/`);
   onTestFinished(() => page.close());
   expect(await Promise.race([answered.promise, page.ended])).toEqual({ failed: 'LOG_NOT_FOUND' });
+});
+
+/** The modules that Node loads for an entry of the package, without those of Node itself. */
+async function loadedBy(entry: string): Promise<string[]> {
+  const script = `import { registerHooks } from 'node:module';
+    const urls = new Set();
+    registerHooks({ load: (url, context, next) => (urls.add(url), next(url, context)) });
+    await import('${entry}');
+    console.log(JSON.stringify([...urls].filter((url) => url.startsWith('file:'))));`;
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', script], { cwd: project });
+  const urls: string[] = JSON.parse(stdout);
+  return urls.map((url) => url.slice(url.indexOf('/node_modules/') + '/node_modules/'.length));
+}
+
+describe('importing an entry loads few modules:', () => {
+  const packageOf = (file: string) => /^(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? '';
+  const CORE = ['@noble/hashes', 'fractional-indexing', 'logfold', 'msgpackr', 'p-limit', 'yocto-queue'];
+
+  test.each([
+    ['logfold', CORE],
+    ['logfold/collections', ['logfold']],
+    ['logfold/items', ['@noble/hashes', 'logfold']],
+    ['logfold/spreadsheet', ['fractional-indexing', 'logfold']],
+  ])('%s', async (entry, packages) => {
+    const files = await loadedBy(entry);
+    expect([...new Set(files.map(packageOf))].sort()).toEqual(packages);
+    // Loading a file takes half a millisecond of processor time.
+    expect(files.length).toBeLessThan(40);
+    // Readers of workbooks and Zstandard in WebAssembly are loaded when they are needed.
+    expect(files.filter((file) => /zstd/.test(file))).toEqual([]);
+  });
+
+  test.each(['logfold/aws', 'logfold/local'])('%s', async (entry) => {
+    const packages = new Set((await loadedBy(entry)).map(packageOf));
+    const ofCommands = ['@commander-js/extra-typings', 'commander', 'cli-progress', 'csv-stringify', 'string-width'];
+    expect(ofCommands.filter((name) => packages.has(name))).toEqual([]);
+    expect(packages).toContain('@aws-sdk/client-dynamodb');
+  });
+});
+
+describe('a project that leaves out the optional packages', () => {
+  const PREFER_OFFLINE = { npm_config_prefer_offline: 'true', npm_config_ignore_scripts: 'true' };
+  let light: string;
+
+  beforeAll(async () => {
+    light = await realpath(await mkdtemp(join(tmpdir(), 'logfold-light-')));
+    await writeFile(join(light, '.npmrc'), 'omit=optional\n');
+    await installPackage(tarball, light);
+  });
+  afterAll(() => rm(light, { recursive: true, force: true }));
+
+  const evaluate = (script: string, env: Record<string, string> = {}) =>
+    run(process.execPath, ['--input-type=module', '-e', script], { cwd: light, env: { ...process.env, ...env } });
+  /** Follows advice as it stands. */
+  const follow = async (advice: string) => {
+    const [, command = ''] = /Run '(npm install [^']+)'/.exec(advice) ?? [];
+    expect(command).not.toBe('');
+    await run('sh', ['-c', command], { cwd: light, env: { ...process.env, ...PREFER_OFFLINE } });
+  };
+
+  test('it has at most 25 MB, and everything for pages', async () => {
+    const files = await readdir(join(light, 'node_modules'), { recursive: true, withFileTypes: true });
+    const sizes = files.filter((file) => file.isFile()).map((file) => stat(join(file.parentPath, file.name)));
+    const bytes = (await Promise.all(sizes)).reduce((sum, { blocks }) => sum + 512 * blocks, 0);
+    expect(bytes).toBeLessThan(25e6);
+    expect(await readdir(join(light, 'node_modules'))).not.toEqual(expect.arrayContaining(['@aws-sdk']));
+    const pages = ['logfold', 'logfold/collections', 'logfold/items', 'logfold/spreadsheet'];
+    const script = pages.map((name) => `await import('${name}');`).join('\n');
+    await evaluate(`${script} console.log('loaded');`);
+  });
+
+  test('it gets an error that names what to install, until it is installed', async () => {
+    const opening = (entry: string) =>
+      `import('${entry}').then(({ openLogs }) => openLogs({ directory: 'data' }))
+        .then((logs) => logs.close()).then(() => console.log('opened'), ({ code, message }) => console.log(code, message));`;
+    for (const entry of ['logfold/aws', 'logfold/local']) {
+      const { stdout } = await evaluate(opening(entry));
+      expect(stdout).toMatch(/^PACKAGE_MISSING the package @aws-sdk\/[a-z0-9-]+ is not installed\. Run 'npm install /);
+    }
+    const bin = join(light, 'node_modules/logfold/bin/logfold.mjs');
+    const failed = await run(process.execPath, [bin, 'list', '--local', 'data'], { cwd: light }).catch(
+      (error) => error,
+    );
+    expect(failed).toMatchObject({ code: 1, stdout: '' });
+    expect(failed.stderr).toMatch(/^logfold: PACKAGE_MISSING: the package @aws-sdk\/.*\n$/);
+    await follow(failed.stderr);
+    // The clients of AWS are there, the binary is not.
+    const create = () =>
+      run(process.execPath, [bin, 'create', '--local', 'data'], { cwd: light }).catch((error) => error);
+    const { stderr } = await create();
+    expect(stderr).toMatch(
+      /^logfold: ENGINE_UNAVAILABLE: the package @dynoxide\/[a-z0-9-]+, .* is not installed\. Run 'npm install /,
+    );
+    const { stdout } = await evaluate(opening('logfold/local'));
+    expect(stdout).toMatch(/^ENGINE_UNAVAILABLE the package @dynoxide\//);
+    await follow(stderr);
+    expect((await create()).stdout).toMatch(/^[0-9a-f-]{36}\n$/);
+    expect((await evaluate(opening('logfold/local'))).stdout).toBe('opened\n');
+  });
+});
+
+test('CommonJS and bundles for Node load logfold/aws without an import that waits', async () => {
+  const script = "const { openLogs } = require('logfold/aws'); console.log(typeof openLogs);";
+  const { stdout } = await run(process.execPath, ['-e', script], { cwd: project });
+  expect(stdout).toBe('function\n');
+  await writeFile(join(project, 'bundled.js'), "export { openLogs } from 'logfold/aws';\n");
+  const { metafile } = await build({
+    entryPoints: [join(project, 'bundled.js')],
+    bundle: true,
+    platform: 'node',
+    format: 'cjs',
+    write: false,
+    metafile: true,
+    logLevel: 'error',
+  });
+  const inputs = Object.keys(metafile.inputs);
+  expect(inputs.some((file) => file.includes('@aws-sdk/client-s3'))).toBe(true);
+  expect(inputs.filter((file) => file.includes('installed-'))).toEqual([]);
 });
 
 describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {

@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import manifestJson from '../../package.json' with { type: 'json' };
+import { explainMissing, SDK_PACKAGES } from '../../src/adapters/platform/installed.ts';
+import { PackageMissingError } from '../../src/errors.ts';
 import buildJson from '../../tsconfig.package.json' with { type: 'json' };
 import { importsOf } from '../support/imported-packages.ts';
 
@@ -12,12 +14,15 @@ const PROGRAMS = ['src/cli/main.ts', 'src/local/supervisor.ts'];
 /** Packages that another package needs beside itself, although no source imports them. */
 const PEERS_OF_DEPENDENCIES = ['commander'];
 
-const target = z.object({ types: z.string(), default: z.string() });
+const target = z.object({ types: z.string(), module: z.string().optional(), default: z.string() });
 
 /** Each entry of the package, such as `logfold/aws`, with its source. */
 const entries = Object.entries(manifestJson.exports).flatMap(([path, value]) => {
   const { data } = target.safeParse(value);
-  return data === undefined ? [] : [{ name: path.replace('.', 'logfold'), source: sourceOf(data.default), ...data }];
+  if (data === undefined) return [];
+  // Node gets a module that explains which package is missing, bundlers the entry itself.
+  const file = data.module ?? data.default;
+  return [{ name: path.replace('.', 'logfold'), source: sourceOf(file), file, ...data }];
 });
 
 function sourceOfEntry(name: string): string {
@@ -48,7 +53,7 @@ describe('the entries of the package', () => {
   test('the build emits the file and the declarations of each of them', () => {
     expect(entries.map(({ name }) => name)).toContain('logfold/react');
     expect(buildJson.files).toEqual(expect.arrayContaining(entries.map(({ source }) => source)));
-    for (const entry of entries) expect(entry.types).toBe(entry.default.replace(/\.js$/, '.d.ts'));
+    for (const entry of entries) expect(entry.types).toBe(entry.file.replace(/\.js$/, '.d.ts'));
   });
 
   test.each(['logfold', 'logfold/collections', 'logfold/items', 'logfold/spreadsheet', 'logfold/react'])(
@@ -75,7 +80,24 @@ test('the package depends on exactly the packages that its code imports', async 
   );
   const needed = [...new Set([...found, ...PEERS_OF_DEPENDENCIES])].sort();
   const { dependencies, peerDependencies } = manifestJson;
-  expect(Object.keys({ ...dependencies, ...peerDependencies }).sort()).toEqual(needed);
+  expect([...Object.keys({ ...dependencies, ...peerDependencies }), ...SDK_PACKAGES].sort()).toEqual(needed);
+});
+
+test('npm can leave out the SDK and the database binaries, and nothing else', () => {
+  const binaries = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-x64'];
+  const optional = [...SDK_PACKAGES, ...binaries.map((name) => `@dynoxide/${name}`)];
+  expect(Object.keys(manifestJson.optionalDependencies).sort()).toEqual(optional.sort());
+});
+
+test('an error of another package, or of a file, is not explained as a missing package', () => {
+  const [name = ''] = SDK_PACKAGES;
+  const missing = explainMissing(new Error(`Cannot find package '${name}' imported from /a.js`));
+  expect(missing).toBeInstanceOf(PackageMissingError);
+  for (const message of ["Cannot find package 'other' imported from /a.js", `Cannot find module '/${name}.js'`, name]) {
+    const error = new Error(message);
+    expect(explainMissing(error)).toBe(error);
+  }
+  expect(explainMissing('text')).toBe('text');
 });
 
 test('the command line and the logs ask for the Node version that the package needs', () => {

@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { TooLargeError } from '../../errors.ts';
-import { type Zstd, ZstdCodec } from './zstd.ts';
+import type { Zstd } from './zstd.ts';
 
 /** The native platform uses this level too, so that both write frames of about the same size. */
 const LEVEL = 3;
@@ -24,6 +24,8 @@ const MAX_BYTES = 2 * 1024 * 1024;
  * Nodes are far smaller; only a value in its own chunk can be that large.
  */
 export async function loadWasmPlatform(): Promise<ChunkPlatform> {
+  // Half a megabyte, which `import 'logfold'` does not wait for.
+  const { ZstdCodec } = await import('./zstd.ts');
   const zstd = await new Promise<Zstd>((resolve) => ZstdCodec.run(resolve));
   const generic = new zstd.Generic();
   const simple = new zstd.Simple();

