@@ -1,7 +1,10 @@
+import { parseLogId } from '../src/ids/log-id.ts';
 import type { FoldEntry } from '../src/state/reducer.ts';
 import type { AxisRange } from '../src/state/spreadsheet/sheet.ts';
 import { permutation } from './permutation.ts';
 import { mix, Random } from './random.ts';
+
+const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
 
 /** Rows of the sheet in full size. */
 export const ROWS = 10_000;
@@ -119,7 +122,7 @@ export function isInside({ rows, columns }: Rectangle, row: number, column: numb
 function entry(number: number, { row, column, value }: SheetCell): CellEntry {
   // Entry 0 of a log is its first Snapshot entry.
   const position = { segment: 0, entry: number + 1 };
-  return { position, created: 0, type: 'Set', version: 1, body: [[row, column, value]] };
+  return { log: LOG, position, created: 0, createdMs: 0, type: 'Set', version: 1, body: [[row, column, value]] };
 }
 
 function cellPlace(index: number): { readonly row: number; readonly column: number } {

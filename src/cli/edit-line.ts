@@ -39,6 +39,7 @@ const event = z.strictObject({
   body: json.optional(),
   file: z.string().optional(),
   ...placed,
+  milliseconds: z.int().min(0).max(999).optional(),
   // A schema of names would lose the name `__proto__`.
   metadata: z.custom<EditObject>(isEditObject, 'Invalid input: expected an object').optional(),
   once: z.strictObject({ client: z.string(), mutation: z.int() }).optional(),
@@ -135,7 +136,7 @@ function fromOperation(line: Operation, { reducer }: EditedLog): EditLine {
 }
 
 function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): EditLine {
-  const { type, version, time: created, once, file } = line;
+  const { type, version, time: created, milliseconds, once, file } = line;
   if (types.includes(type)) {
     throw new MalformedError(`the type '${type}' is reserved`, {
       advice: 'Write {"op":"snapshot"} or {"op":"segment"}, or give the entry another type',
@@ -145,7 +146,7 @@ function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): Edit
   checkValue(body);
   const metadata = line.metadata === undefined ? undefined : metadataFrom(log, line.metadata);
   checkMutations(log, [{ once }]);
-  const entry = { type, version, body, created, metadata, once, ...(file !== undefined && { file }) };
+  const entry = { type, version, body, created, milliseconds, metadata, once, ...(file !== undefined && { file }) };
   checkNewEntries(log, [entry], types);
   return { kind: 'entry', entry };
 }

@@ -32,6 +32,8 @@ export type EntryLine = Placed &
     | { readonly op: 'start'; readonly snapshot: SnapshotStatus }
     | { readonly op: 'segment' }
     | {
+        /** After `time`. */
+        readonly milliseconds?: number;
         readonly type: string;
         readonly version: number;
         /** Absent if there is none. */
@@ -51,7 +53,7 @@ export async function entryLine(
   types: ReservedTypes,
   bodies: Pick<BodiesAhead, 'load'>,
 ): Promise<EntryLine> {
-  const { position, number, created: time, type, version, metadata, once, file } = entry;
+  const { position, number, created: time, milliseconds, type, version, metadata, once, file } = entry;
   const placed = { position, ...(number !== undefined && { number }), time };
   if (type === types.endSegment) return { ...placed, op: 'segment' };
   if (type === types.snapshot) {
@@ -59,6 +61,7 @@ export async function entryLine(
   }
   return {
     ...placed,
+    ...(milliseconds !== undefined && { milliseconds }),
     type,
     version,
     ...(await readBody(() => bodies.load(entry))),

@@ -217,7 +217,9 @@ export class Document {
     this.#checkOpen();
     const draft = draftEntry(this.#deps, this.log, entry);
     const settled = Promise.withResolvers<Position | undefined>();
-    const shown = Object.freeze({ entry: { ...entry, id: draft.id, created: draft.created } });
+    const shown = Object.freeze({
+      entry: { ...entry, id: draft.id, created: draft.created, milliseconds: draft.milliseconds },
+    });
     const pending: Pending = { draft, shown, settled, isSettled: false, foldedAt: this.position };
     try {
       await this.#visible.add(pending);

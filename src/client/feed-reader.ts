@@ -240,10 +240,9 @@ export class FeedReader {
   async #spansOf(entry: Entry): Promise<readonly Span[]> {
     const { types, blobs } = this.#deps;
     if (types.includes(entry.type)) return [];
-    const { position, created, type, version } = entry;
     const body = await loadBody(blobs, entry);
-    checkType({ position, created, type, version, body }, FEED_ENTRY_VERSIONS);
-    return type === 'Appends' ? readSpans(body) : [];
+    checkType(entry, FEED_ENTRY_VERSIONS);
+    return entry.type === 'Appends' ? readSpans(body) : [];
   }
 
   async #begin(listed: ListedSpan, skipExpired: boolean): Promise<BegunSpan> {

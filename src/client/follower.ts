@@ -268,7 +268,8 @@ export class Follower {
   async appended(added: AddedEntries, drafts: readonly Entry[], state: State): Promise<void> {
     const [first] = drafts;
     const last = drafts.at(-1);
-    if (first === undefined || comparePositions(first.position, added.first) !== 0) {
+    const isAsFolded = first?.number === added.firstNumber;
+    if (first === undefined || !isAsFolded || comparePositions(first.position, added.first) !== 0) {
       // Snapshot or End Segment entries of other clients came in between.
       await this.readTo(nextPosition(added.last));
     } else {

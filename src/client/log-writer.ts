@@ -108,7 +108,7 @@ export class LogWriter {
       if (known !== undefined) return known;
       follower.checkAppends();
       const { confirmed, folder } = follower;
-      const drafts = entriesAt(confirmed.end, entries);
+      const drafts = entriesAt(confirmed.end, entries, confirmed.number);
       if (await this.#mutations.hasAll(entries, folder, confirmed, follower.base)) return undefined;
       const state = await folder.foldNew(confirmed.state, drafts);
       let added: AddedEntries | undefined;

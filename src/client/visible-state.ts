@@ -230,9 +230,10 @@ export class VisibleState {
 
   /** @param index number of pending entries before this one */
   async #fold(folder: StateFolder, state: State, pending: Pending, index: number): Promise<State> {
-    const { segment, entry } = this.#follower.confirmed.end;
-    const foldedAt = { segment, entry: entry + index };
-    const folded = await folder.foldNew(state, entriesAt(foldedAt, [pending.draft]));
+    const { end, number } = this.#follower.confirmed;
+    const foldedAt = { segment: end.segment, entry: end.entry + index };
+    const before = number === undefined ? undefined : number + index;
+    const folded = await folder.foldNew(state, entriesAt(foldedAt, [pending.draft], before));
     pending.foldedAt = foldedAt;
     return folded;
   }

@@ -67,6 +67,7 @@ class CommonEntries {
   readonly #I = this.#string('I');
   readonly #B = this.#string('B');
   readonly #E = this.#string('E');
+  readonly #P = this.#string('P');
   readonly #Q = this.#string('Q');
   readonly #X = this.#string('X');
   #metadata: StoredAttribute | undefined;
@@ -115,6 +116,11 @@ class CommonEntries {
     }
     const metadata = this.#metadata && decodeMetadata(this.#metadata);
     if (metadata !== undefined) entry.metadata = metadata;
+    if (this.#P.type !== 0) {
+      const part = integer(json, this.#P);
+      if (part < 1 || part > 999) return false;
+      entry.milliseconds = part;
+    }
     if (this.#Q.type !== 0) {
       entry.number = integer(json, this.#Q);
       if (entry.number < 0) return false;

@@ -58,6 +58,8 @@ export interface Entry {
   readonly id?: Uint8Array | undefined;
   /** Epoch seconds. */
   readonly created: number;
+  /** Milliseconds after {@link created}, from 1 to 999. Absent if none are stored. */
+  readonly milliseconds?: number | undefined;
   readonly type: string;
   /** Version of the body's format, for this type. */
   readonly version: number;
@@ -162,6 +164,12 @@ export function epochSeconds(nowMs: number): number {
     `the clock shows ${Number.isNaN(time.getTime()) ? nowMs : time.toISOString()}, and nothing was written`,
     { advice: 'Set the clock of this machine to the current time' },
   );
+}
+
+/** The milliseconds of a second, as an entry has them: undefined for 0. */
+export function partOfSecond(ms: number): number | undefined {
+  const part = Math.floor(ms) % 1000;
+  return part > 0 ? part : undefined;
 }
 
 /**

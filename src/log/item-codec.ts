@@ -41,9 +41,9 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 
 /**
  * Encodes an entry as an item: `S` segment id, `N` entry of the position, `C` created, `T` type,
- * `V` version. Optional are `I` id, `B` body, `E` external body or file, `M` metadata, `Q` number,
- * `W` client and mutation, `X` expiry. Names have one letter because they count towards an item's
- * size.
+ * `V` version. Optional are `I` id, `B` body, `E` external body or file, `M` metadata, `P`
+ * milliseconds, `Q` number, `W` client and mutation, `X` expiry. Names have one letter because they
+ * count towards an item's size.
  * @throws ValueUnsupportedError if DynamoDB would return a native body in another format
  */
 export function encodeEntry(entry: Entry): Item {
@@ -58,6 +58,7 @@ export function encodeEntry(entry: Entry): Item {
   const object = entry.external ?? entry.file;
   if (object !== undefined) item.E = { S: object };
   if (entry.metadata !== undefined) item.M = encodeMetadata(entry.metadata);
+  if (entry.milliseconds !== undefined) item.P = { N: String(entry.milliseconds) };
   if (entry.number !== undefined) item.Q = { N: String(entry.number) };
   if (entry.once !== undefined) item.W = encodeMutation(entry.once);
   if (entry.expires !== undefined) item.X = { N: String(entry.expires) };
@@ -67,7 +68,7 @@ export function encodeEntry(entry: Entry): Item {
 /**
  * The inverse of {@link encodeEntry}. A Binary `B` becomes `bytes`, a String becomes `json`, NULL
  * becomes no body, and every other type becomes `native`. An `E` is the body, or the file of an
- * entry that has a body. An `I`, `M`, `Q` or `W` of another form belongs to another program.
+ * entry that has a body. An `I`, `M`, `P`, `Q` or `W` of another form belongs to another program.
  * Ignores it and other attributes.
  * @throws ItemInvalidError if an attribute is missing or malformed, or if `E` is beside `B` and is
  * not the key of a file
@@ -86,6 +87,8 @@ export function decodeEntry(item: StoredItem): Entry {
   if (item.E !== undefined) entry[body === undefined ? 'external' : 'file'] = reader.string('E');
   const metadata = decodeMetadata(item.M);
   if (metadata !== undefined) entry.metadata = metadata;
+  const milliseconds = decodeMilliseconds(item.P);
+  if (milliseconds !== undefined) entry.milliseconds = milliseconds;
   const number = decodeNumber(item.Q);
   if (number !== undefined) entry.number = number;
   const once = decodeMutation(item.W);
@@ -330,6 +333,11 @@ function decodeEntryId({ I }: StoredItem): Uint8Array | undefined {
 function decodeNumber(Q: StoredAttribute | undefined): number | undefined {
   const number = wholeNumber(Q?.N ?? '');
   return Number.isSafeInteger(number) ? number : undefined;
+}
+
+function decodeMilliseconds(P: StoredAttribute | undefined): number | undefined {
+  const part = wholeNumber(P?.N ?? '');
+  return part !== undefined && part >= 1 && part <= 999 ? part : undefined;
 }
 
 function encodeStoredBody(body: StoredBody): AttributeValue {

@@ -11,6 +11,7 @@ import {
   type EntryMetadata,
   epochSeconds,
   newEntryId,
+  partOfSecond,
   RESERVED_VERSION,
   type ReservedTypes,
 } from './entry.ts';
@@ -32,6 +33,11 @@ export interface NewEntry {
   readonly file?: string | undefined;
   /** Epoch seconds; now by default. */
   readonly created?: number | undefined;
+  /**
+   * Milliseconds after `created`, from 0 to 999; 0 by default. Without `created`, both are those of
+   * the clock.
+   */
+  readonly milliseconds?: number | undefined;
   /** None by default. */
   readonly metadata?: EntryMetadata | undefined;
   /**
@@ -92,12 +98,12 @@ export function draftEntry(deps: DraftDeps, log: LogId, entry: NewEntry): Drafte
 }
 
 function drafted({ now, random }: DraftDeps, log: LogId, entry: NewEntry): DraftedEntry {
-  const { id = newEntryId(random), created = epochSeconds(now()), type, version, body = null, file, once } = entry;
+  const { id = newEntryId(random), type, version, body = null, file, once } = entry;
   const metadata = storableMetadata(log, entry.metadata);
   return {
     log,
     id,
-    created,
+    ...timeOfNew(entry, now),
     type,
     version,
     ...(body !== null && { body: { format: 'bytes', bytes: encodeBody(body) } }),
@@ -105,6 +111,15 @@ function drafted({ now, random }: DraftDeps, log: LogId, entry: NewEntry): Draft
     ...(metadata !== undefined && { metadata }),
     ...(once !== undefined && { once: { client: once.client, mutation: once.mutation } }),
   };
+}
+
+function timeOfNew(
+  { created, milliseconds = 0 }: NewEntry,
+  now: () => number,
+): Pick<Entry, 'created' | 'milliseconds'> {
+  const ms = created === undefined ? now() : milliseconds;
+  const part = partOfSecond(ms);
+  return { created: created ?? epochSeconds(ms), ...(part !== undefined && { milliseconds: part }) };
 }
 
 /** A Snapshot entry with a new id, at a place or without one. */
@@ -118,12 +133,18 @@ export function snapshotEntry<T extends Pick<Entry, 'log' | 'created'>>(
 /**
  * Drafted entries as readers will see them, if no other entry comes in between.
  * @param first the position of the first of them
+ * @param before the number of the entry before them, if they are to have numbers
  */
 export function entriesAt<T extends Omit<Entry, 'position'>>(
   { segment, entry }: Position,
   drafts: readonly T[],
+  before?: number,
 ): (T & Pick<Entry, 'position'>)[] {
-  return drafts.map((draft, i) => ({ ...draft, position: { segment, entry: entry + i } }));
+  return drafts.map((draft, i) => ({
+    ...draft,
+    position: { segment, entry: entry + i },
+    ...(before !== undefined && { number: before + 1 + i }),
+  }));
 }
 
 /**
@@ -169,7 +190,7 @@ function checkEntry(log: LogId, entry: NewEntry): void {
   if (typeof entry !== 'object' || entry === null) {
     throw new UsageError(`an entry is ${kindOf(entry)}`, { log, advice: 'Give an object with a type and a version' });
   }
-  const { type, version, created, id, file } = entry;
+  const { type, version, created, milliseconds, id, file } = entry;
   if (typeof type !== 'string' || type === '') throw new UsageError('an entry needs a type', { log });
   if (type.length > MAX_TYPE_LENGTH) {
     throw new UsageError(`the type '${type.slice(0, 40)}…' has ${type.length} characters`, {
@@ -184,6 +205,7 @@ function checkEntry(log: LogId, entry: NewEntry): void {
     );
   }
   if (created !== undefined) checkCreated(log, created);
+  if (milliseconds !== undefined) checkMilliseconds(log, created, milliseconds);
   if (file !== undefined) checkFile(log, entry, file);
   if (id !== undefined && !(id instanceof Uint8Array && id.length > 0 && id.length <= MAX_ID_BYTES)) {
     throw new UsageError("an entry's id is not bytes of a valid length", {
@@ -224,6 +246,16 @@ function checkCreated(log: LogId, created: number): void {
   throw new UsageError(`created ${shown} is not a time in epoch seconds`, {
     log,
     advice: 'Give epoch seconds, such as Math.floor(Date.now() / 1000)',
+  });
+}
+
+function checkMilliseconds(log: LogId, created: number | undefined, milliseconds: number): void {
+  const isPart = Number.isSafeInteger(milliseconds) && milliseconds >= 0 && milliseconds <= 999;
+  if (isPart && created !== undefined) return;
+  const shown = typeof milliseconds === 'number' ? milliseconds : kindOf(milliseconds);
+  throw new UsageError(isPart ? 'an entry has milliseconds, but no `created`' : `${shown} are not milliseconds`, {
+    log,
+    advice: 'Give `created` in epoch seconds, and with it whole milliseconds from 0 to 999',
   });
 }
 

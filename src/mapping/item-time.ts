@@ -20,6 +20,21 @@ export function itemSeconds(attribute: StoredAttribute, format: TimeFormat): num
   return seconds !== undefined && Number.isSafeInteger(seconds) && seconds >= 0 ? seconds : undefined;
 }
 
+/**
+ * The milliseconds of an item's time after its {@link itemSeconds}, 0 if it has none. Smaller
+ * fractions are cut.
+ */
+export function itemMilliseconds(attribute: StoredAttribute, format: TimeFormat): number {
+  if (format === 'ms') return Number(/^\d+/.exec(attribute.N ?? '')?.[0].slice(-3) ?? 0);
+  if (format === 'iso' && attribute.S !== undefined && hasCommonForm(attribute.S)) return digits(attribute.S, 20, 23);
+  const text = (format === 'iso' ? attribute.S : attribute.N) ?? '';
+  const [, fraction = ''] = (format === 'iso' ? ISO_FRACTION : /\.(\d+)$/).exec(text) ?? [];
+  return Number(fraction.slice(0, 3).padEnd(3, '0'));
+}
+
+/** The fraction of a second of {@link ISO}, which follows two colons. */
+const ISO_FRACTION = /:\d\d:\d\d[.,](\d+)/;
+
 function decimalSeconds(text: string, format: 's' | 'ms'): number | undefined {
   const [, whole] = DECIMAL.exec(text) ?? [];
   if (whole === undefined) return undefined;

@@ -10,7 +10,7 @@ import type { SchemaMapping } from './schema-mapping.ts';
  * translate every item in the same way have equal documents.
  */
 export function mappingDocument(mapping: SchemaMapping): ValueObject {
-  const { partitionKey, sortKey, type, version, time, body, ttl } = mapping;
+  const { partitionKey, sortKey, type, version, time, body, metadata, ttl } = mapping;
   const { name, first, form } = sortKey;
   return {
     partitionKey: {
@@ -26,6 +26,7 @@ export function mappingDocument(mapping: SchemaMapping): ValueObject {
     version: 'attribute' in version ? version.attribute : version,
     ...(time !== undefined && { time: { name: time.attribute, format: time.format } }),
     body: body === 'whole item' ? { item: true } : { name: body.attribute, format: body.format },
+    ...(metadata !== undefined && { metadata }),
     ...(ttl !== undefined && { ttl }),
   };
 }

@@ -14,6 +14,8 @@ export interface SchemaMapping {
   readonly version: { readonly attribute: string } | { readonly constant: number };
   /** Undefined if items have no time. Then their entries have the time 0. */
   readonly time: { readonly attribute: string; readonly format: TimeFormat } | undefined;
+  /** The attribute with the metadata of entries; undefined if items have none. */
+  readonly metadata: string | undefined;
   /** `whole item`: all attributes that the mapping does not name. */
   readonly body: 'whole item' | { readonly attribute: string; readonly format: BodyFormat };
   /** The table's TTL attribute; undefined if logfold may not stamp items. */
@@ -71,6 +73,7 @@ const documentSchema = z.strictObject({
     ],
     'expected the name of an attribute, {"name": NAME, "format": "native" or "json"}, or {"item": true}',
   ),
+  metadata: Name.optional(),
   ttl: Name.optional(),
 });
 
@@ -88,7 +91,7 @@ export function parseMapping(document: unknown): SchemaMapping {
     const [issue] = parsed.error.issues;
     throw invalid(issue?.path.map(String).join('.') ?? '', `is wrong (${issue?.message ?? ''})`);
   }
-  const { partitionKey, sortKey, type, version, time, body, ttl } = parsed.data;
+  const { partitionKey, sortKey, type, version, time, body, metadata, ttl } = parsed.data;
   const mapping: Omit<SchemaMapping, 'names'> = {
     partitionKey: { name: partitionKey.name, type: partitionKey.type, ...aroundId(partitionKey.pattern) },
     sortKey: {
@@ -100,6 +103,7 @@ export function parseMapping(document: unknown): SchemaMapping {
     version: typeof version === 'string' ? { attribute: version } : version,
     time: time && { attribute: time.name, format: time.format },
     body: bodyOf(body),
+    metadata,
     ttl,
   };
   const names = attributeNames(mapping);
@@ -110,7 +114,8 @@ export function parseMapping(document: unknown): SchemaMapping {
 }
 
 /** @throws MappingInvalidError if two parts name the same attribute */
-function attributeNames({ partitionKey, sortKey, type, version, time, body, ttl }: Omit<SchemaMapping, 'names'>) {
+function attributeNames(mapping: Omit<SchemaMapping, 'names'>) {
+  const { partitionKey, sortKey, type, version, time, body, metadata, ttl } = mapping;
   const paths = new Map([[partitionKey.name, 'partitionKey.name']]);
   const add = (path: string, name: string) => {
     const other = paths.get(name);
@@ -122,6 +127,7 @@ function attributeNames({ partitionKey, sortKey, type, version, time, body, ttl 
   if ('attribute' in version) add('version', version.attribute);
   if (time !== undefined) add('time.name', time.attribute);
   if (body !== 'whole item') add('body', body.attribute);
+  if (metadata !== undefined) add('metadata', metadata);
   if (ttl !== undefined) add('ttl', ttl);
   return new Set(paths.keys());
 }
@@ -182,6 +188,7 @@ const READY_MADE = {
     version: { constant: 1 },
     time: { name: 'timestamp', format: 'iso' },
     body: 'payload',
+    metadata: 'metadata',
   },
   /** A log by hand. */
   'pk-sk': {
@@ -191,6 +198,7 @@ const READY_MADE = {
     version: { constant: 1 },
     time: { name: 'ts', format: 'iso' },
     body: 'payload',
+    metadata: 'metadata',
   },
 } satisfies Record<string, MappingDocument>;
 

@@ -14,11 +14,12 @@ import {
   valueFromAttribute,
   wholeNumber,
 } from '../log/attribute.ts';
-import type { Entry, MutableEntry, StoredBody } from '../log/entry.ts';
+import { type Entry, type MutableEntry, partOfSecond, type StoredBody } from '../log/entry.ts';
 import { decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
+import { decodeMetadata } from '../log/metadata.ts';
 import { VIRTUAL_TYPES } from '../log/schedule.ts';
-import { itemSeconds } from './item-time.ts';
+import { itemMilliseconds, itemSeconds } from './item-time.ts';
 import {
   attributeOf,
   hasKey,
@@ -45,8 +46,8 @@ type Attributes = Record<string, StoredAttribute>;
 /**
  * Translates an item of the application into the item of an entry, in logfold's own schema.
  *
- * - Key, type, version, TTL and body move to logfold's attributes.
- * - The time becomes `C`, and stays under its own name too.
+ * - Key, type, version, metadata, TTL and body move to logfold's attributes.
+ * - The time becomes `C` and `P`, and stays under its own name too.
  * - Every other attribute keeps its name, except one that has a meaning in logfold's schema: it
  *   moves into the Map `O`. If the body is the whole item, it moves into the body instead.
  * @throws ItemInvalidError if the item is not at this place, or an attribute does not fit the
@@ -70,7 +71,11 @@ export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: Map
   translated.T = typeOf(mapping, item, fail);
   translated.V = versionOf(mapping, item, fail);
   if (body !== undefined) translated.B = body;
+  const milliseconds = millisecondsOf(mapping, item);
+  if (milliseconds !== undefined) translated.P = { N: String(milliseconds) };
   translated.Q = { N: String(place.index + 1) };
+  const metadata = metadataOf(mapping, item);
+  if (metadata !== undefined) translated.M = metadata;
   const expires = expiryOf(mapping, item, fail);
   if (expires !== undefined) translated.X = expires;
   if (Object.keys(reserved).length > 0) translated.O = { M: reserved };
@@ -92,7 +97,11 @@ export function toEntry(mapping: SchemaMapping, item: StoredItem, place: MappedI
   const version = Number(versionOf(mapping, item, fail).N);
   const expires = expiryOf(mapping, item, fail);
   const entry: MutableEntry = { log, position, created, type, version };
+  const milliseconds = millisecondsOf(mapping, item);
+  if (milliseconds !== undefined) entry.milliseconds = milliseconds;
   if (body !== undefined) entry.body = body;
+  const metadata = decodeMetadata(metadataOf(mapping, item));
+  if (metadata !== undefined) entry.metadata = metadata;
   if (Number.isSafeInteger(index + 1)) entry.number = index + 1;
   if (expires !== undefined) entry.expires = Number(expires.N);
   return entry;
@@ -122,10 +131,11 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
   const number = reader.integer('Q');
   if (number === 0) reader.fail('Q', "is '0', but items of the application count from 1");
   if (VIRTUAL_TYPES.includes(reader.string('T'))) reader.fail('T', 'is that of a virtual entry');
-  const { type, version, ttl, body } = mapping;
+  const { type, version, metadata, ttl, body } = mapping;
   const moved: [string, AttributeValue | undefined][] = [];
   if ('attribute' in type) moved.push([type.attribute, item.T]);
   if ('attribute' in version) moved.push([version.attribute, item.V]);
+  if (metadata !== undefined) moved.push([metadata, item.M]);
   if (ttl !== undefined) moved.push([ttl, item.X]);
   if (body !== 'whole item' && item.B !== undefined) {
     const { B } = item;
@@ -187,6 +197,16 @@ const TIME_FORMATS = {
   s: 'epoch seconds (a Number)',
   ms: 'epoch milliseconds (a Number)',
 } as const;
+
+function millisecondsOf({ time }: SchemaMapping, item: StoredItem): number | undefined {
+  const found = time && attributeOf(item, time.attribute);
+  return found && partOfSecond(itemMilliseconds(found, time.format));
+}
+
+/** The attribute as it is: an entry has metadata only if it has the form of logfold's. */
+function metadataOf({ metadata }: SchemaMapping, item: StoredItem): StoredAttribute | undefined {
+  return metadata === undefined ? undefined : attributeOf(item, metadata);
+}
 
 function typeOf({ type }: SchemaMapping, item: StoredItem, fail: Fail): StoredAttribute {
   if ('constant' in type) return { S: type.constant };

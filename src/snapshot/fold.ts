@@ -158,9 +158,11 @@ function foldBody(draft: Draft, reducer: Reducer, loaded: LoadedEntry): Promise<
 
 /** An entry with its decoded body and its file, as a reducer sees it. */
 export function toFoldEntry(entry: Entry, body: Value, file: FoldFile | undefined): FoldEntry {
-  const { position, created, type, version, metadata } = entry;
+  const { log, position, number, created, milliseconds = 0, type, version, metadata } = entry;
+  const createdMs = created * 1000 + milliseconds;
   // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
-  return { position, created, type, version, body, file, metadata: metadata && copyMetadata(metadata) };
+  const copy = metadata && copyMetadata(metadata);
+  return { log, position, number, created, createdMs, type, version, body, file, metadata: copy };
 }
 
 async function finish(draft: Draft, reducer: Reducer, { where, file }: LoadedEntry, folding: unknown): Promise<void> {

@@ -17,7 +17,10 @@ interface ItemStores extends Pick<SnapshotStores, 'store' | 'platform'> {
   readonly types: ReservedTypes;
 }
 
-/** The attributes that a fold reads. They do not depend on names in a mapping. */
+/**
+ * The attributes that a fold reads, beside the metadata if there is any. They do not depend on
+ * names in a mapping. Older releases stored no milliseconds, so these do not count.
+ */
 const FOLDED = ['T', 'V', 'C', 'B', 'Q'] as const;
 
 const CONSISTENT = { consistent: true };
@@ -68,7 +71,9 @@ async function lastStoredItem(stores: ItemStores, log: LogId, position: Position
 }
 
 function hashOf(stores: ItemStores, log: LogId, item: StoredItem): Uint8Array {
-  const names = hasApplicationItems(stores, log) ? FOLDED : IDENTIFYING;
+  const names: readonly string[] = hasApplicationItems(stores, log)
+    ? [...FOLDED, ...(item.M === undefined ? [] : ['M'])]
+    : IDENTIFYING;
   return stores.platform.sha256(encodeValue(names.map((name) => canonical(item[name]))));
 }
 
@@ -77,13 +82,15 @@ export function isSameForFold(a: Entry, b: Entry): boolean {
   return equalBytes(foldedBytes(a), foldedBytes(b));
 }
 
-function foldedBytes({ type, version, created, number, body }: Entry): Uint8Array {
+function foldedBytes({ type, version, created, milliseconds, number, body, metadata }: Entry): Uint8Array {
   return encodeValue([
     type,
     version,
     created,
+    milliseconds ?? 0,
     number ?? null,
     body === undefined ? [] : [body.format, contentOf(body)],
+    Object.entries(metadata ?? {}).map(([name, value]) => [name, value ?? null]),
   ]);
 }
 

@@ -1,5 +1,6 @@
 import type { Value } from '../codec/value.ts';
 import { BodyInvalidError, EntryTypeUnknownError, EntryVersionUnknownError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { EntryMetadata } from '../log/entry.ts';
 import type { Draft } from './draft.ts';
@@ -19,11 +20,35 @@ export interface FoldFile {
   bytes(): AsyncIterable<Uint8Array>;
 }
 
-/** An entry as a reducer sees it, with its decoded body. */
+/**
+ * An entry as a reducer sees it, with its decoded body. All parts except `log` and `position` may
+ * enter a state: see docs/decisions/0046-what-reducers-know.md.
+ */
 export interface FoldEntry {
+  /**
+   * The id of the log. Keep it out of states: equal logs with other ids would have other states. It
+   * is for errors, and for references that a `validate` checks.
+   */
+  readonly log: LogId;
+  /**
+   * The place of the entry. It depends on where Snapshot entries and segments are, so a state with
+   * positions differs from that of a copy of the log; `number` does not. A new entry that a client
+   * folds has the place that it gets if no other client appends first.
+   */
   readonly position: Position;
+  /**
+   * The count of the application's entries up to and including this one, also of a new entry.
+   * Absent if this entry or an earlier one was written by another program or an older version.
+   */
+  readonly number?: number | undefined;
   /** Epoch seconds. */
   readonly created: number;
+  /**
+   * Epoch milliseconds. Whole seconds, as {@link created}, if no milliseconds were stored, as by
+   * another program or an older version. Clocks disagree: entries with later numbers may have
+   * earlier times.
+   */
+  readonly createdMs: number;
   readonly type: string;
   readonly version: number;
   readonly body: Value;
@@ -110,10 +135,10 @@ export function isReducer(value: unknown): value is Reducer {
  * @param versions the highest known version of each type
  * @throws EntryTypeUnknownError, EntryVersionUnknownError
  */
-export function checkType<T extends string>(
-  entry: FoldEntry,
+export function checkType<E extends Pick<FoldEntry, 'type' | 'version'>, T extends string>(
+  entry: E,
   versions: Readonly<Record<T, number>>,
-): asserts entry is FoldEntry & { readonly type: T } {
+): asserts entry is E & { readonly type: T } {
   const known: Readonly<Record<string, number>> = versions;
   const highest = Object.hasOwn(known, entry.type) ? known[entry.type] : undefined;
   if (highest === undefined) {

@@ -43,7 +43,7 @@ test('the feed has the bodies, the map and the state hash of the golden file', a
     const checkpoint = checkpointOf(position);
     lines.push(`checkpoint ${checkpoint} ${type} ${version} ${toHex(bytes)}`);
     if (spans !== undefined) expect(readSpans(decodeBody({ format: 'bytes', bytes }))).toEqual(spans);
-    await feedReducer.fold(draft, { position, created: 1, type, version, body });
+    await feedReducer.fold(draft, { position, log: LOG, created: 1, createdMs: 1000, type, version, body });
   }
   const state = await flushState(nodes, await draft.state());
   await saveState(nodes, state);

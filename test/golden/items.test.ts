@@ -13,6 +13,7 @@ import { flushState, saveState, stateHash } from '../../src/state/state.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { expectGoldenText } from '../support/golden.ts';
+import { LOG } from '../support/logs.ts';
 
 const STREAM = '2024-11-20T11:00:00.000';
 const KEY_NAMES: KeyNames = ['id', 'part'];
@@ -75,7 +76,9 @@ test('logs of revisions have the ids, bodies, maps and the state hash of the gol
     expect(parseItemEdit(each.change, body)).toEqual(each);
     await items.fold(draft, {
       position: { segment: 0, entry },
+      log: LOG,
       created: 100 + entry,
+      createdMs: (100 + entry) * 1000,
       type: each.change,
       version: 1,
       body,

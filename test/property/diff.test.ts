@@ -100,7 +100,15 @@ describe('a diff of states', () => {
     await fc.assert(
       fc.asyncProperty(randomEntries, thens, indexes, async (entries, then, [a, b]) => {
         const folded = entries.map(({ body }, entry): FoldEntry => {
-          return { position: { segment: 0, entry }, created: 0, type: 'Change', version: 1, body };
+          return {
+            position: { segment: 0, entry },
+            log: LOG,
+            created: 0,
+            createdMs: 0,
+            type: 'Change',
+            version: 1,
+            body,
+          };
         });
         const [before, after] = pick(await statesOf(randomReducer(entries, []), folded, then), a, b);
         const changes = await Array.fromAsync(diffStates(before, after));

@@ -23,7 +23,7 @@ const anyText = fc.oneof(
   fc.string({ unit: anyCharacter }),
   fc.constantFrom('"', '\\', '\u0000', '\ud800', '\ufeff'),
 );
-const names = fc.oneof(anyText, fc.constantFrom(...'SNCTVIBEMQWXA', 'constructor', '10', '', '__proto__', '\\', '\n'));
+const names = fc.oneof(anyText, fc.constantFrom(...'SNCTVIBEMPQWXA', 'constructor', '10', '', '__proto__', '\\', '\n'));
 
 const attributes = fc.letrec<{ attribute: StoredAttribute; item: StoredItem }>((tie) => ({
   attribute: fc.oneof(
@@ -58,6 +58,7 @@ const entryItem = fc
     optional: fc.record(
       {
         number: fc.maxSafeNat(),
+        milliseconds: fc.integer({ min: 1, max: 999 }),
         expires: fc.nat(),
         metadata: fc.constantFrom({ correlation: 'a' }, { who: 'Zoë', at: [1, 2] }),
         once: fc.record({ client: fc.constantFrom('c', 'Zoë'), mutation: fc.integer({ min: 1 }) }),

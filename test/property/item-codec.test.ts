@@ -91,6 +91,7 @@ const entry: fc.Arbitrary<Entry> = fc
       version: seconds,
       id: fc.uint8Array({ minLength: 1, maxLength: 16 }).map((bytes) => Uint8Array.from(bytes)),
       metadata,
+      milliseconds: fc.integer({ min: 1, max: 999 }),
       number: seconds,
       once: fc.record(
         {

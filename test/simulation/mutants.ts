@@ -1607,8 +1607,38 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/follower.ts',
-        from: 'if (first === undefined || comparePositions(first.position, added.first) !== 0) {',
-        to: 'if (first === undefined) {',
+        from: 'if (first === undefined || !isAsFolded || comparePositions(first.position, added.first) !== 0) {',
+        to: 'if (first === undefined || !isAsFolded) {',
+      },
+    ],
+  },
+  {
+    name: 'pending-without-number',
+    fault: 'a document folds a pending entry without the number that it gets',
+    test: 'test/property/fold-entry.test.ts',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: 'entriesAt(foldedAt, [pending.draft], before)',
+        to: 'entriesAt(foldedAt, [pending.draft])',
+      },
+    ],
+  },
+  {
+    name: 'milliseconds-lost',
+    fault: 'the reader of bytes loses the milliseconds of an entry',
+    test: 'test/property/entry-json.test.ts',
+    edits: [{ file: 'log/entry-json.ts', from: 'entry.milliseconds = part;', to: '' }],
+  },
+  {
+    name: 'reverse-skips-segment-end',
+    fault: 'a query in reverse leaves out the End Segment entries',
+    test: 'test/property/query.test.ts',
+    edits: [
+      {
+        file: 'log/read-backward.ts',
+        from: '{ segment: segment - 1, entry: 1 } : nextPosition(last.position)',
+        to: '{ segment: segment - 1, entry: 1 } : last.position',
       },
     ],
   },

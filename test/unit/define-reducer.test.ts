@@ -6,6 +6,7 @@ import { defineReducer, numberMap, type StandardSchema, stringMap } from '../../
 import { Draft } from '../../src/state/draft.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { LiveLog } from '../support/live-logs.ts';
+import { LOG } from '../support/logs.ts';
 
 const vote = z.object({ for: z.string(), weight: z.int().min(1).default(1) });
 
@@ -38,7 +39,15 @@ const IGNORED = { Any: () => undefined, Vote: () => undefined };
 
 async function fold(type: string, version: number, body: Value): Promise<Draft> {
   const draft = new Draft(nodeStore());
-  await poll.fold(draft, { position: { segment: 0, entry: 3 }, created: 7, type, version, body });
+  await poll.fold(draft, {
+    position: { segment: 0, entry: 3 },
+    log: LOG,
+    created: 7,
+    createdMs: 7000,
+    type,
+    version,
+    body,
+  });
   return draft;
 }
 
@@ -69,7 +78,9 @@ describe('a defined reducer', () => {
     const draft = new Draft(nodeStore());
     await counter.fold(draft, {
       position: { segment: 0, entry: 3 },
+      log: LOG,
       created: 7,
+      createdMs: 7000,
       type: 'Vote',
       version: 1,
       body: 'tea',
@@ -130,7 +141,15 @@ describe('a defined reducer', () => {
       entries: { Any: { 1: schema } },
       fold: IGNORED,
     });
-    const entry = { position: { segment: 0, entry: 1 }, created: 1, type: 'Any', version: 1, body: null };
+    const entry = {
+      position: { segment: 0, entry: 1 },
+      log: LOG,
+      created: 1,
+      createdMs: 1000,
+      type: 'Any',
+      version: 1,
+      body: null,
+    };
     await expect(reducer.fold(new Draft(nodeStore()), entry)).rejects.toThrow(
       new BodyInvalidError("a 'Any' entry cannot be read: a.1: is bad; all of it", {
         advice: 'Correct the program that writes these entries, then deploy a reducer that can fold this entry',

@@ -13,6 +13,7 @@ import { Draft } from '../../src/state/draft.ts';
 import type { FoldEntry } from '../../src/state/reducer.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { numberedLog } from '../support/feed.ts';
+import { LOG } from '../support/logs.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
@@ -165,7 +166,7 @@ function isForward({ after, to }: Span): boolean {
 }
 
 function entryOf({ type, version, body = null }: NewEntry, position: Position): FoldEntry {
-  return { position, created: 1, type, version, body };
+  return { position, log: LOG, created: 1, createdMs: 1000, type, version, body };
 }
 
 /** A draft of the feed with these entries. */

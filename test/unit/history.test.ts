@@ -13,6 +13,7 @@ import { treeId } from '../../src/tree/node.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { bothWays, historyOf } from '../support/history-log.ts';
 import { LiveLog } from '../support/live-logs.ts';
+import { LOG } from '../support/logs.ts';
 import { sheetEntry } from '../support/models/sheet-model.ts';
 import { set } from '../support/sheet-log.ts';
 
@@ -96,7 +97,7 @@ describe('a history that the reducer keeps', () => {
     const chunks = new MemoryChunks();
     const store = nodeStore({}, chunks);
     const draft = new Draft(store);
-    const entry = { created: 1, type: 'Put', version: 1 };
+    const entry = { log: LOG, created: 1, createdMs: 1000, type: 'Put', version: 1 };
     const body = { map: 'texts', key: 'a', value: 'long '.repeat(10_000) };
     for (const number of [1, 2, 3]) {
       await withHistory(keys).fold(draft, { ...entry, position: { segment: 0, entry: number }, body });

@@ -397,6 +397,32 @@ describe('addEntry', () => {
     expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
   });
 
+  test('it stores the milliseconds of the clock, or those that the caller gives with the time', async () => {
+    const { client, store, clock } = testLogClient();
+    const log = await client.createLog();
+    clock.ms = NOON * 1000 + 345.6;
+    const given = [
+      set(1),
+      { ...set(1), created: 7 },
+      { ...set(1), created: 7, milliseconds: 89 },
+      { ...set(1), created: 7, milliseconds: 0 },
+    ];
+    await client.addEntries(log, given, { snapshotBefore: true });
+    const stored = await allEntries((await client.query(log, { from: at(0, 1) })).entries);
+    expect(stored.map(({ created, milliseconds }) => [created, milliseconds])).toEqual([
+      [NOON, undefined],
+      [NOON, 345],
+      [7, undefined],
+      [7, 89],
+      [7, undefined],
+    ]);
+    const [item] = (await Array.fromAsync(store.items(log, { segment: 0, from: 2, to: 3 }, CONSISTENT))).flat();
+    expect(item?.P).toEqual({ N: '345' });
+    for (const milliseconds of [-1, 1000, 0.5, Number.NaN]) {
+      await expect(client.addEntry(log, { ...set(1), created: 7, milliseconds })).rejects.toThrow(UsageError);
+    }
+  });
+
   test('it refuses an invalid entry and changes nothing', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();

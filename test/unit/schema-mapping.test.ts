@@ -21,7 +21,7 @@ import {
   readMapping,
   type SchemaMapping,
 } from '../../src/mapping/schema-mapping.ts';
-import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
+import { toApplicationItem, toEntry, toEntryItem } from '../../src/mapping/translate.ts';
 import { passesFilter } from '../support/deployed/event-filter.ts';
 import { ORDERS_DOCUMENT } from '../support/orders.ts';
 
@@ -48,6 +48,7 @@ describe('an item of an application', () => {
       log: LOG,
       position: PLACE.position,
       created: Date.parse('2026-01-02T03:04:05Z') / 1000,
+      milliseconds: 678,
       type: 'OrderPlaced',
       version: 1,
       number: 3,
@@ -55,6 +56,44 @@ describe('an item of an application', () => {
     });
     expect(translated).toMatchObject({ ts: PLACED.ts, customer: { S: 'Ada' }, O: { M: { T: { S: 'tag' } } } });
     for (const name of ['pk', 'sk', 'type', 'payload']) expect(translated).not.toHaveProperty(name);
+  });
+
+  test.each([
+    [{ M: { by: { S: 'Ada' }, correlation: { S: 'c' } } }, { by: 'Ada', correlation: 'c' }],
+    [{ M: { by: { N: '7' } } }, { by: 7 }],
+    [{ M: { correlation: { N: '7' } } }, undefined],
+    [{ M: {} }, undefined],
+    [{ S: '{"by":"Ada"}' }, undefined],
+    [undefined, undefined],
+  ])('has the metadata of its item, if it has the form of metadata: %j', (meta, metadata) => {
+    const item: Item = { ...PLACED, ...(meta !== undefined && { meta }) };
+    const mapping = orders({ metadata: 'meta' });
+    const translated = toEntryItem(mapping, item, PLACE);
+    expect(decodeEntry(translated).metadata).toEqual(metadata);
+    expect(toEntry(mapping, item, PLACE)).toEqual(decodeEntry(translated));
+    expect(toApplicationItem(mapping, decodeItemLine(encodeItemLine(translated)))).toEqual(item);
+    expect(decodeEntry(toEntryItem(orders(), item, PLACE)).metadata).toBeUndefined();
+  });
+
+  test.each([
+    ['iso', { S: '2026-01-02T03:04:05.678Z' }, 678],
+    ['iso', { S: '2026-01-02T03:04:05.6789Z' }, 678],
+    ['iso', { S: '2026-01-02T03:04:05,5+02:00' }, 500],
+    ['iso', { S: '2026-01-31T03:04:05.001Z' }, 1],
+    ['iso', { S: '2026-01-02T03:04:05Z' }, undefined],
+    ['iso', { S: '2026-01-02 03:04' }, undefined],
+    ['iso', { S: '2026-01-02' }, undefined],
+    ['s', { N: '1767323045.0123' }, 12],
+    ['s', { N: '1767323045' }, undefined],
+    ['ms', { N: '1767323045678' }, 678],
+    ['ms', { N: '1767323045678.9' }, 678],
+    ['ms', { N: '45' }, 45],
+    ['ms', { N: '1767323045000' }, undefined],
+  ] as const)('has the milliseconds of its time in the format %s: %j', (format, ts, milliseconds) => {
+    const mapping = orders({ time: { name: 'ts', format } });
+    const item = { ...PLACED, ts };
+    expect(toEntry(mapping, item, PLACE).milliseconds).toBe(milliseconds);
+    expect(decodeEntry(toEntryItem(mapping, item, PLACE)).milliseconds).toBe(milliseconds);
   });
 
   test('keeps what the body does not have as application attributes, or has everything in its body', () => {

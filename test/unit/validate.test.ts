@@ -98,7 +98,8 @@ describe('a reducer that validates new entries', () => {
     await document.append({ ...balance(5), created: 7, metadata: { correlationId: 'k' } });
     expect(seen).toEqual([
       {
-        ...{ position: { segment: 0, entry: 1 }, created: 7, type: 'Put', version: 1 },
+        ...{ log: document.log, position: { segment: 0, entry: 1 }, number: 1, type: 'Put', version: 1 },
+        ...{ created: 7, createdMs: 7000, file: undefined },
         body: { name: 'balance', value: 5 },
         metadata: { correlationId: 'k' },
       },

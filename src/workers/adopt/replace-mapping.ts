@@ -183,7 +183,7 @@ function differenceOf(
 }
 
 /** The attributes that a fold reads. The others stay the application's in any mapping. */
-const FOLDED = { T: 'type', V: 'version', C: 'time', B: 'body', Q: 'number' };
+const FOLDED = { T: 'type', V: 'version', C: 'time', P: 'milliseconds', B: 'body', M: 'metadata', Q: 'number' };
 
 /**
  * Moves the claim of a bucket to another table, which must have items of the logs in the Segment

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import type { Value } from '../../../src/codec/value.ts';
 import type { FoldEntry } from '../../../src/state/reducer.ts';
 import { type SheetEdit, sheetBody } from '../../../src/state/spreadsheet/reducer.ts';
+import { LOG } from '../logs.ts';
 
 /** A simple sheet: an array of rows, edited by splicing. The reducer's fold must equal it. */
 export class SheetModel {
@@ -63,5 +64,13 @@ export function sheetEdits(maxLength: number): fc.Arbitrary<SheetEdit[]> {
 }
 
 export function sheetEntry(edit: SheetEdit, entry = 1): FoldEntry {
-  return { position: { segment: 0, entry }, created: 0, type: edit.type, version: 1, body: sheetBody(edit) };
+  return {
+    position: { segment: 0, entry },
+    log: LOG,
+    created: 0,
+    createdMs: 0,
+    type: edit.type,
+    version: 1,
+    body: sheetBody(edit),
+  };
 }

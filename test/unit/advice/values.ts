@@ -470,6 +470,13 @@ export const VALUES: Cases = {
     const [next = 0] = numbersOf(await refused(() => client.query(log, { from: { number: 9 } })));
     expect((await client.query(log, { from: { number: next } })).start).toEqual({ segment: 0, entry: 3 });
   },
+  'Give `created` in epoch seconds, and with it whole milliseconds from 0 to 999': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const entry = { type: 'Set', version: 1 };
+    await refused(() => client.addEntry(log, { ...entry, milliseconds: 7 }));
+    const advice = await refused(() => client.addEntry(log, { ...entry, created: NOON, milliseconds: 1000 }));
+    for (const milliseconds of numbersOf(advice)) await client.addEntry(log, { ...entry, created: NOON, milliseconds });
+  },
   'Give the number of the newest entry of the application, or 0 if the log has none yet': async (refused) => {
     const { client, log } = await clientOfLog();
     const entry = { type: 'Set', version: 1 };
