@@ -56,6 +56,7 @@ export {
   type NewSegment,
   type QueryAnswer,
   type QueryRange,
+  type ReadEntry,
   type SnapshotOptions,
 } from '../log/client.ts';
 export {

@@ -4,7 +4,7 @@ import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { checkPosition, comparePositions, type Position } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, append, checkAppendOptions } from './append.ts';
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
-import { loadBody } from './body.ts';
+import { BodiesAhead, loadBody } from './body.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
 import { type Entry, type EntryHead, RESERVED_TYPES } from './entry.ts';
 import { saveFile } from './file.ts';
@@ -30,6 +30,11 @@ export interface AddedEntry extends Pick<AddedEntries, 'snapshotEntry' | 'lastSn
    * count. Absent if the log's entries have no numbers.
    */
   readonly number?: number;
+}
+
+/** An entry of the application with its decoded body; null if it has none. */
+export interface ReadEntry extends Omit<Entry, 'body'> {
+  readonly body: Value;
 }
 
 /** The creation time of new entries. */
@@ -139,6 +144,22 @@ export class LogClient {
    */
   async query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
     return query(this.#context, this.#context.parseLog(log), range);
+  }
+
+  /**
+   * Reads the entries of the application in a range, with their bodies: {@link query} without pages
+   * and without Snapshot and End Segment entries. Bodies in the bucket are requested ahead. Throws
+   * the errors of {@link query} and of {@link loadBody} while it is read.
+   */
+  async *read(log: LogId, range: QueryRange): AsyncGenerator<ReadEntry, undefined> {
+    const { blobs, types } = this.#context;
+    const { entries } = await this.query(log, range);
+    for await (const page of entries) {
+      const own = page.filter(({ type }) => !types.includes(type));
+      const external = own.filter((entry) => entry.external !== undefined);
+      const bodies = new BodiesAhead(blobs, external);
+      for (const entry of own) yield { ...entry, body: await bodies.load(entry) };
+    }
   }
 
   /**

@@ -1,4 +1,4 @@
-import { EntryGapError, SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
+import { EntryGapError, EntryNotFoundError, SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import {
   checkPosition,
@@ -25,7 +25,7 @@ export interface QueryRange {
    * first entry. A number is that of an entry of the application: see {@link positionOfNumber}.
    */
   readonly from: PositionOrNumber | 'snapshot' | 'start';
-  /** Exclusive; the log's end by default, and if the position is beyond it. */
+  /** Exclusive; the log's end by default, and if the position or number is beyond it. */
   readonly to?: PositionOrNumber | 'end';
   /**
    * The most entries of the application; all by default. At least 1. Snapshot and End Segment
@@ -197,7 +197,11 @@ async function resolveEnd(
   to: QueryRange['to'] = 'end',
   known: LogEnd | undefined,
 ): Promise<Position | 'end'> {
-  return to === 'end' ? to : resolvePosition(source, log, to, known);
+  if (to === 'end') return to;
+  return resolvePosition(source, log, to, known).catch((error: unknown) => {
+    if (error instanceof EntryNotFoundError && error.newest !== undefined) return 'end';
+    throw error;
+  });
 }
 
 /** The newest complete snapshot of a log, and the entries from its own onward. */

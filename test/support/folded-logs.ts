@@ -31,6 +31,11 @@ export class FoldedLogs {
     return new Logs({ ...this.#deployment, sleep, now: () => nowMs, random: () => random.next() });
   }
 
+  /** Asks for a snapshot of each log, and builds it. */
+  async snapshotAll(): Promise<void> {
+    for await (const { log } of this.logs().list()) await this.snapshot(log);
+  }
+
   /** Asks for a snapshot of a log, and builds it. */
   async snapshot(log: LogId): Promise<SnapshotResult> {
     const { position } = await this.logs().client.addSnapshot(log);

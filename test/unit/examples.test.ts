@@ -5,13 +5,17 @@ import manifest from '../../package.json' with { type: 'json' };
 
 const EXAMPLES = join(import.meta.dirname, '../../examples');
 
-/** The adapters, and the number of lines that each must stay below. */
-const ADAPTERS: Readonly<Record<string, number>> = { 'infinisheet/event-log.ts': 200 };
+/** The adapters, and the number of lines of code that each must stay below. */
+const ADAPTERS: Readonly<Record<string, number>> = {
+  'emmett/event-store.ts': 80,
+  'infinisheet/event-log.ts': 200,
+};
 
 const textOf = (file: string) => readFileSync(join(EXAMPLES, file), 'utf8');
 
-test.each(Object.entries(ADAPTERS))('the adapter %s has fewer than %i lines', (file, limit) => {
-  expect(textOf(file).trimEnd().split('\n').length).toBeLessThan(limit);
+test.each(Object.entries(ADAPTERS))('the adapter %s has fewer than %i lines of code', (file, limit) => {
+  const lines = textOf(file).split('\n');
+  expect(lines.filter((line) => !/^\s*($|\/\/|\/\*\*|\*)/.test(line)).length).toBeLessThan(limit);
 });
 
 const copied = readdirSync(EXAMPLES, { recursive: true, encoding: 'utf8' }).filter(
