@@ -178,6 +178,8 @@ const MAX_CONCURRENCY = 1000;
 /** Parsers for arguments. Commander prints their errors unchanged. */
 export const parse = {
   log: parseLogId,
+  /** Parses the id of a new log, or of one that need not exist. @throws LogIdInvalidError */
+  id: (text: string): LogId => parseLogId(unprintable(text)),
   position: parsePosition,
   moment: parseMoment,
   /** @throws UsageError */

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { BUILT_IN_REDUCERS, builtInReducer, loadReducer } from '../adapters/platform/reducer-module.ts';
 import { isOfOneLog, ReducerForeignError, UsageError } from '../errors.ts';
-import type { LogId } from '../ids/log-id.ts';
+import { isUuid, type LogId } from '../ids/log-id.ts';
 import type { EntryTime } from '../log/client.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import { createdAt } from '../log/find-position.ts';
@@ -91,7 +91,7 @@ export async function manualTime(
   stores: SnapshotStores & { readonly types: ReservedTypes; readonly reducer: Reducer },
   log: LogId,
 ): Promise<EntryTime> {
-  if (!REVISIONS_ID.test(log)) return {};
+  if (!isUuid(log) || !REVISIONS_ID.test(log)) return {};
   if (!foldsItems(stores.reducer) && !foldsItems((await newestMaker(stores, log)) ?? stores.reducer)) return {};
   const [{ segment }] = await queryNewestSegments(stores.store, log, { consistent: true });
   const last = await queryLast(stores, log, segment);

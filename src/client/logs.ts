@@ -1,14 +1,13 @@
 import { EntryExistsError, LogNotFoundError, LogsClosedError, UsageError } from '../errors.ts';
-import { FEED_LOG } from '../feed/feed-log.ts';
 import type { GroupStore } from '../feed/group-store.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
-import { START } from '../ids/position.ts';
 import { LogClient, type LogClientDeps } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import { NodeCache } from '../tree/node-cache.ts';
 import { Document, type DocumentDeps } from './document.ts';
 import { Feed } from './feed.ts';
+import { type ListedLog, type LogListOptions, listLogs, scanLogs } from './list-logs.ts';
 import { checkDocumentOptions, type DocumentOptions } from './options.ts';
 
 /** The ports of the client, and its settings. */
@@ -20,13 +19,6 @@ export interface LogsDeps extends LogClientDeps, Pick<SnapshotStores, 'platform'
   readonly feedGroups?: GroupStore | undefined;
   /** Releases what `openLogs` opened. */
   readonly close?: (() => Promise<void>) | undefined;
-}
-
-/** A log in a listing. */
-export interface ListedLog {
-  readonly log: LogId;
-  /** Epoch seconds. */
-  readonly created: number;
 }
 
 const CACHE_BYTES = 64 * 1024 * 1024;
@@ -82,11 +74,14 @@ export class Logs {
 
   /**
    * Creates a log.
+   * @param log a chosen id, for a log that is found by its id; a new UUID by default
    * @returns its id
    * @throws LogsClosedError after {@link close}
+   * @throws LogIdInvalidError if no log can have the id; see {@link parseLogId}
+   * @throws EntryExistsError if the log exists
    */
-  async create(): Promise<LogId> {
-    return this.client.createLog();
+  async create(log?: string): Promise<LogId> {
+    return this.client.createLog(log);
   }
 
   /**
@@ -94,7 +89,7 @@ export class Logs {
    * and one object more if it is not. Downloads chunks only when something reads them.
    * @param log the id, as {@link create} returned it
    * @throws LogsClosedError after {@link close}
-   * @throws LogIdInvalidError if the id is not one of these logs, by default not a UUID
+   * @throws LogIdInvalidError if no log here can have the id; see {@link parseLogId}
    * @throws ReducerInvalidError if the reducer lacks a part
    * @throws UsageError if another option is invalid
    * @throws LogNotFoundError if the log does not exist
@@ -113,14 +108,17 @@ export class Logs {
   }
 
   /**
-   * All logs but the feed, in no order. Scans the Segment table.
+   * All logs but the feed, in no order: scans the Segment table. With a prefix, the logs whose
+   * chosen ids begin with it, in the order of their bytes and without a scan. The last id of a page
+   * is `after` for the next. Pages come from the bucket: one request for 1,000 ids, and one read of
+   * the Segment table for each log.
    * @throws LogsClosedError after {@link close}
+   * @throws UsageError if an option is invalid, or the logs are those of a mapping
    */
-  async *list(): AsyncGenerator<ListedLog> {
+  async *list(options?: LogListOptions): AsyncGenerator<ListedLog> {
     this.checkOpen();
-    for await (const { log, segment, created } of this.#deps.store.allSegments()) {
-      if (segment === START.segment && log !== FEED_LOG) yield { log, created };
-    }
+    const deps = { ...this.#deps, parseLog: this.#parseLog };
+    yield* options === undefined ? scanLogs(deps) : listLogs(deps, options);
   }
 
   /** Closes all documents, then what `openLogs` opened. */

@@ -19,8 +19,9 @@ export {
   type FeedReadOptions,
 } from '../client/feed.ts';
 export type { HistoryOptions, HistoryPlace, Revision } from '../client/history.ts';
+export type { ListedLog, LogListOptions } from '../client/list-logs.ts';
 export type { Observable } from '../client/listeners.ts';
-export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
+export { Logs, type LogsDeps } from '../client/logs.ts';
 export type { DocumentOptions } from '../client/options.ts';
 export type { PendingEntry } from '../client/pending-list.ts';
 export type { ReloadLimits } from '../client/state-folder.ts';

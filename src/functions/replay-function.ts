@@ -27,7 +27,7 @@ export interface ReplayFunctionDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly types: ReservedTypes;
-  /** Reads the id of a log in an event; a UUID by default. */
+  /** Reads the id of a log in an event; {@link parseLogId} by default. */
   readonly parseLog?: ParseLog | undefined;
   /** Runs work with a chunk store for temporary chunks, and removes them afterwards. */
   readonly withScratch: <T>(log: LogId, work: (scratch: ChunkStore) => Promise<T>) => Promise<T>;

@@ -54,7 +54,7 @@ export interface SweepFunctionDeps {
   readonly blobs: BlobStore;
   readonly queues: Readonly<Record<QueueName, Pick<JobQueue, 'send' | 'depth'>>>;
   readonly types: ReservedTypes;
-  /** Reads the id of a log in an event; a UUID by default. */
+  /** Reads the id of a log in an event; {@link parseLogId} by default. */
   readonly parseLog?: ParseLog | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;

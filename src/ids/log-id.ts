@@ -2,8 +2,9 @@ import { parse, stringify, validate } from 'uuid';
 import { LogIdInvalidError } from '../errors.ts';
 
 /**
- * The id of a log. A log in logfold's own schema has a UUID in lower case. A mapped log has any
- * text of 1 to {@link MAX_LOG_ID_BYTES} bytes in UTF-8.
+ * The id of a log. A log in logfold's own schema has a UUID in lower case, or a chosen id of 1 to
+ * {@link MAX_CHOSEN_ID_BYTES} bytes in UTF-8. A mapped log has any text of 1 to
+ * {@link MAX_LOG_ID_BYTES} bytes.
  */
 export type LogId = string & { readonly __brand: 'LogId' };
 
@@ -12,6 +13,9 @@ export type ParseLog = (text: string) => LogId;
 
 /** The longest log id, in bytes of UTF-8. A segment id then fits into a partition key. */
 export const MAX_LOG_ID_BYTES = 2000;
+
+/** The longest chosen id, in bytes of UTF-8. It then fits into the key of an object. */
+export const MAX_CHOSEN_ID_BYTES = 256;
 
 const UUID_BYTES = 16;
 const SEGMENT_NUMBER_BYTES = 4;
@@ -23,20 +27,31 @@ const END = 0xff;
 const utf8 = new TextEncoder();
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
+/** The name of logfold's own feed on the command line, so that no log has this id. */
+const FEED_NAME = 'feed';
+/** A text of this form is a UUID or a mistake. */
+const UUID_FORM = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
 /**
- * Parses a UUID in upper or lower case.
- * @throws LogIdInvalidError if the text is not a UUID
+ * Reads the id of a log in logfold's own schema: a UUID in upper or lower case, or a chosen id,
+ * which stays as it is.
+ * @throws LogIdInvalidError if the text is empty, longer than {@link MAX_CHOSEN_ID_BYTES} bytes in
+ * UTF-8, has a lone surrogate, is `feed`, or has the form of a UUID without being one
  */
 export function parseLogId(text: string): LogId {
   const given: unknown = text;
   const lower = typeof given === 'string' ? given.toLowerCase() : '';
-  if (!isUuid(lower)) {
-    throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
-      advice:
-        "Give the UUID of a log, such as the one that 'logfold create' prints, its name in logfold.json, or the mapping if the log is in a table of your application",
-    });
-  }
-  return lower;
+  if (isUuid(lower)) return lower;
+  const isMistake = given === FEED_NAME || UUID_FORM.test(lower);
+  if (isTextId(given, MAX_CHOSEN_ID_BYTES) && !isMistake) return given;
+  throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
+    advice: `Give well-formed text of 1 to ${MAX_CHOSEN_ID_BYTES} bytes in UTF-8 that is neither 'feed' nor like a UUID, or the id that 'logfold create' printed`,
+  });
+}
+
+/** Whether an id is text that fits into the listing of chosen ids. */
+export function isChosenId(log: LogId): boolean {
+  return !isUuid(log) && isTextId(log, MAX_CHOSEN_ID_BYTES);
 }
 
 /**
@@ -46,7 +61,7 @@ export function parseLogId(text: string): LogId {
  */
 export function textLogId(text: string): LogId {
   const given: unknown = text;
-  if (!isTextId(given)) {
+  if (!isTextId(given, MAX_LOG_ID_BYTES)) {
     throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
       advice: `Give well-formed text of 1 to ${MAX_LOG_ID_BYTES} bytes in UTF-8`,
     });
@@ -54,7 +69,7 @@ export function textLogId(text: string): LogId {
   return given;
 }
 
-/** Whether a text is a UUID in lower case, as the id of each log in logfold's own schema is. */
+/** Whether a text is a UUID in lower case, as the id that logfold makes for a log is. */
 export function isUuid(text: string): text is LogId {
   return validate(text) && text === text.toLowerCase();
 }
@@ -113,14 +128,16 @@ interface SegmentId {
 /** The segment id that was decoded last. Most neighbouring items have the same one. */
 let last: { readonly bytes: Uint8Array; readonly id: SegmentId } | undefined;
 
-function isTextId(given: unknown): given is LogId {
-  if (typeof given !== 'string' || given === '' || given.length > MAX_LOG_ID_BYTES) return false;
-  return given.isWellFormed() && utf8.encode(given).length <= MAX_LOG_ID_BYTES;
+function isTextId(given: unknown, maxBytes: number): given is LogId {
+  if (typeof given !== 'string' || given === '' || given.length > maxBytes) return false;
+  return given.isWellFormed() && utf8.encode(given).length <= maxBytes;
 }
 
 function uuidFromBytes(bytes: Uint8Array): LogId {
   try {
-    return parseLogId(stringify(bytes));
+    const text = stringify(bytes);
+    if (isUuid(text)) return text;
+    throw new LogIdInvalidError(`'${text}' is not a UUID`);
   } catch (cause) {
     throw new LogIdInvalidError('the 16 bytes of a log id are not a UUID', { cause });
   }
@@ -145,7 +162,7 @@ function equal(a: Uint8Array, b: Uint8Array): boolean {
 function decodeUtf8(bytes: Uint8Array): LogId | undefined {
   try {
     const text = strictUtf8.decode(bytes);
-    return isTextId(text) ? text : undefined;
+    return isTextId(text, MAX_LOG_ID_BYTES) ? text : undefined;
   } catch (error) {
     if (error instanceof TypeError) return undefined;
     throw error;

@@ -66,12 +66,14 @@ export class LogClient {
   /**
    * Creates a log in one transaction: a segment, and its first entry, a Snapshot entry for the
    * empty state.
-   * @param log its id, for a log whose id follows from what it is about; a new one by default
+   * @param log its id, for a log whose id follows from what it is about; a new one by default. A
+   * chosen id, which is not a UUID, takes one more request: it is listed in the bucket before
    * @throws UsageError if the time is not in epoch seconds
    * @throws EntryExistsError if the log exists
    */
-  async createLog(log?: LogId, { created }: EntryTime = {}): Promise<LogId> {
-    return createLog(this.#context, log && this.#context.parseLog(log), created);
+  async createLog(log?: string, { created }: EntryTime = {}): Promise<LogId> {
+    const id = log === undefined ? undefined : this.#context.parseLog(log);
+    return createLog(this.#context, id, created);
   }
 
   /**

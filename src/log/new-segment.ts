@@ -1,6 +1,7 @@
 import { EntryExistsError, SegmentWithoutSnapshotError } from '../errors.ts';
-import type { LogId } from '../ids/log-id.ts';
+import { isChosenId, type LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
+import { listedIdKey } from '../store/keys.ts';
 import { checkRoom } from './append.ts';
 import { type ClientContext, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
@@ -18,6 +19,8 @@ export interface NewSegment {
 
 /**
  * Creates a log with its first segment and its first entry, a Snapshot entry for the empty state.
+ * Lists a chosen id before, so that every log with a chosen id is listed. If the log exists, its id
+ * is listed again, in case that the listing lost it.
  * @param log a new id by default
  * @param time of the segment and of the entry, in epoch seconds; now by default
  * @throws UsageError if the time is not in epoch seconds
@@ -28,6 +31,7 @@ export async function createLog(context: ClientContext, log = context.newLogId()
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
+  if (isChosenId(log)) await context.blobs.put(listedIdKey(log), new TextEncoder().encode(log));
   await writeWithRetries(context, [log], options, async () => {
     await context.tables.createLog({ log, segment: START.segment, created }, first);
     context.newest.set(log, first);

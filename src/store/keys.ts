@@ -55,6 +55,9 @@ export const ADOPT_KEY = 'adopt.json';
 /** The compare note: where the next comparison of a source table with its revisions continues. */
 export const COMPARE_KEY = 'compare.json';
 
+/** One object per log with a chosen id, so that a listing finds the logs by the beginning of it. */
+export const IDS_PREFIX = 'ids/';
+
 /** The retention policies of single logs. */
 export const POLICIES_KEY = 'policies.json';
 
@@ -345,4 +348,36 @@ function escapeId(text: string): string {
 /** @throws URIError if the bytes are not UTF-8 */
 function unescapeId(escaped: string): string {
   return decodeURIComponent(escaped.replaceAll('=', '%'));
+}
+
+/** Characters of a listed id in one part of its key. A file name has at most 255 bytes. */
+const ID_PART = 200;
+const ID_PARTS = new RegExp(`.{${ID_PART}}(?=.)`, 'g');
+/** Ends a key, so that none is the folder of another. It comes before every `/` and digit. */
+const ID_END = '.id';
+const LISTED_ID = /^ids\/((?:[0-9a-f]{200}\/)*[0-9a-f]{1,200})\.id$/;
+
+/**
+ * The key of a log's id in the listing of chosen ids: its UTF-8 in hexadecimal digits. So the keys
+ * have the order of the ids' bytes, and the beginning of an id is the beginning of its key.
+ */
+export function listedIdKey(log: LogId): string {
+  return `${listedIdPrefix(log)}${ID_END}`;
+}
+
+/** The prefix of {@link listedIdKey} for all ids that begin with a text. */
+export function listedIdPrefix(text: string): string {
+  return IDS_PREFIX + bytesToHex(new TextEncoder().encode(text)).replaceAll(ID_PARTS, (part) => `${part}/`);
+}
+
+/** The inverse of {@link listedIdKey}; undefined for all other keys. */
+export function parseListedId(key: string): LogId | undefined {
+  const [, parts = ''] = LISTED_ID.exec(key) ?? [];
+  try {
+    const log = textLogId(unescapeId(parts.replaceAll('/', '').replaceAll(/../g, (byte) => `=${byte}`)));
+    return listedIdKey(log) === key ? log : undefined;
+  } catch (error) {
+    if (error instanceof URIError || error instanceof LogIdInvalidError) return undefined;
+    throw error;
+  }
 }

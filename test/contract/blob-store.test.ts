@@ -19,9 +19,17 @@ import {
   ResourceMissingError,
   UploadAbortedError,
 } from '../../src/errors.ts';
-import { parseLogId } from '../../src/ids/log-id.ts';
+import { type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import type { BlobInfo, BlobPart, BlobRange, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
-import { chunkKey, rootKey, rootPrefix, stopKey } from '../../src/store/keys.ts';
+import {
+  chunkKey,
+  listedIdKey,
+  listedIdPrefix,
+  parseListedId,
+  rootKey,
+  rootPrefix,
+  stopKey,
+} from '../../src/store/keys.ts';
 import { AwsGateway } from '../support/deployed/aws-gateway.ts';
 import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 import { streamOf } from '../support/stores/interceptor.ts';
@@ -450,6 +458,42 @@ describe.each(backends)('blob store: $name', (backend) => {
     }
     const below = await Array.fromAsync(store.list('after/a/', { after: 'after/a/x/1' }), ({ key }) => key);
     expect(below).toEqual(['after/a/x/2']);
+  });
+
+  test('the keys of chosen ids are listed by prefix, in the order of the bytes of the ids', async () => {
+    const long = 'a'.repeat(100);
+    const ids = [
+      '../x',
+      '\0',
+      'A',
+      'Z/b',
+      'org-7',
+      'org-7/a',
+      'org-7/b/c',
+      'org-70',
+      long,
+      `${long}a`,
+      `${long}/`,
+      '~',
+      'é',
+      '\uffff',
+      '😀',
+    ];
+    const logs = ids.map(textLogId).sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+    for (const log of logs) await store.put(listedIdKey(log), Buffer.from(log));
+    const list = async (prefix: string, after?: LogId) => {
+      const from = { after: after && listedIdKey(after) };
+      return Array.fromAsync(store.list(listedIdPrefix(prefix), from), ({ key }) => parseListedId(key));
+    };
+    expect(await list('')).toEqual(logs);
+    for (const prefix of ['org-7', 'org-7/', 'o', long, `${long}a`, '.', 'none']) {
+      expect(await list(prefix), prefix).toEqual(logs.filter((log) => log.startsWith(prefix)));
+    }
+    for (const after of logs) {
+      expect(await list('org', after)).toEqual(
+        logs.slice(logs.indexOf(after) + 1).filter((log) => log.startsWith('org')),
+      );
+    }
   });
 
   test('an update creates, changes or leaves an object', async () => {

@@ -252,7 +252,9 @@ describe('invalid arguments', () => {
 
   test('the error names each invalid word', async () => {
     const cases: [words: string, code: string, about: string][] = [
-      ['export not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
+      ['export 0192f7a0-5b1c-0000-0000-2a3b4c5d6e7f', 'LOG_ID_INVALID', '0192f7a0-5b1c-0000-0000-2a3b4c5d6e7f'],
+      ['export not-a-log', 'LOG_NOT_FOUND', 'not-a-log'],
+      ['create feed', 'LOG_ID_INVALID', 'feed'],
       [`export ${UNKNOWN} --at 17`, 'POSITION_INVALID', "--at: '17'"],
       [`export ${UNKNOWN} --at 0/4294967296`, 'POSITION_INVALID', "--at: '0/4294967296'"],
       [`view ${UNKNOWN} --rows 5:1 --columns 0:1`, 'USAGE', "--rows: '5:1'"],
@@ -267,7 +269,9 @@ describe('invalid arguments', () => {
       ['work --concurrency 0', 'USAGE', "--concurrency: '0' is not"],
       ['work --concurrency 1000000', 'USAGE', "--concurrency: '1000000' is above 1000"],
       ['create --color', 'USAGE', '--color'],
-      ['create one', 'USAGE', 'arguments'],
+      ['create one two', 'USAGE', 'arguments'],
+      ['list --limit 3', 'USAGE', '--prefix'],
+      ['list --prefix org --limit 0', 'USAGE', '--limit'],
       ['destroy', 'USAGE', 'destroy'],
       ['create --bucket b', 'USAGE', '--bucket'],
     ];
@@ -478,7 +482,7 @@ test('no command echoes control characters of its arguments', async () => {
   ];
   const answers = await Promise.all(lines.map((words) => runCli(words)));
   for (const { stdout, stderr } of answers) expect(`${stdout}${stderr}`).not.toMatch(/(?![\n\t])\p{Cc}/u);
-  expect(answers.map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2, 2, 0]);
+  expect(answers.map(({ code }) => code)).toEqual([2, 2, 1, 2, 2, 2, 2, 0]);
 });
 
 test('a working directory that was removed is named as the cause', async () => {

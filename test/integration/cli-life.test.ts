@@ -623,7 +623,7 @@ describe('a refused command', () => {
       [`expire ${log} 0 --undo --grace 2h`, 'USAGE', '--undo'],
       [`restore ${log} 0 --hold 1y`, 'USAGE', "--hold: '1y'"],
       [`restore ${log} 0 --to-entry-table Other`, 'USAGE', '--to-segment-table'],
-      ['collect not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
+      ['collect 0192f7a0-5b1c-0000-0000-2a3b4c5d6e7f', 'LOG_ID_INVALID', '0192f7a0-5b1c-0000-0000-2a3b4c5d6e7f'],
       [`collect ${log} --keep-snapshots some`, 'USAGE', 'some'],
       ['sweep --since 2026-02-31', 'USAGE', "--since: '2026-02-31' is not a date"],
       ['sweep --since 2026-02-28T12:00', 'USAGE', '--since'],

@@ -122,6 +122,13 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     });
     return expect(file).toBeDefined();
   },
+  'logs.list': async () => {
+    const id = await logs.create('documented/1');
+    const byPrefix = await Array.fromAsync(logs.list({ prefix: 'documented/' }), (listed) => listed.log);
+    const all = await Array.fromAsync(logs.list(), (listed) => listed.log);
+    expect(all).toEqual(expect.arrayContaining([log, id]));
+    return expect(byPrefix).toEqual([id]);
+  },
   'logs.create': async () => expect(await logs.create()).not.toBe(log),
   'logs.open': async () =>
     expect((await logs.open(log, { reducer: spreadsheet, onBadEntry: 'stop' })).badEntry).toBeUndefined(),

@@ -15,11 +15,14 @@ import {
   chunkPrefix,
   collectedKey,
   condemnedKey,
+  listedIdKey,
+  listedIdPrefix,
   logName,
   logOfName,
   logPrefix,
   type ParsedKey,
   parseKey,
+  parseListedId,
   parseLogName,
   progressKey,
   progressPrefix,
@@ -309,4 +312,72 @@ describe('names of logs in keys', () => {
   ])("'%s' is not a name", (text) => {
     expect(parseLogName(text)).toBeUndefined();
   });
+});
+
+describe('the keys of chosen ids', () => {
+  /** Ids that logs may have, many of them with common beginnings and lengths near a part. */
+  const chosen = fc
+    .oneof(
+      fc.string({ unit: 'binary', minLength: 1, maxLength: 60 }),
+      fc.tuple(
+        fc.constantFrom('a', 'ä', '/', '\0', 'Z'),
+        fc.integer({ min: 1, max: 250 }),
+        fc.string({ maxLength: 5 }),
+      ),
+      fc.constantFrom('..', '.', '/', 'org-7/', 'org-7', 'org-7/a', 'org-70', '\uffff', '\u{10000}', '.id'),
+    )
+    .map((made) => (typeof made === 'string' ? made : `${made[0].repeat(made[1])}${made[2]}`))
+    .filter((text) => isChosen(text));
+
+  function isChosen(text: string): boolean {
+    try {
+      return parseLogId(text) === text && text !== text.toLowerCase().match(/^[0-9a-f-]{36}$/)?.[0];
+    } catch {
+      return false;
+    }
+  }
+
+  const bytewise = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+
+  test('they give the ids back, have their order, and fit every store', () => {
+    fc.assert(
+      fc.property(fc.tuple(chosen, chosen), ([a, b]) => {
+        const [first, second] = [listedIdKey(textLogId(a)), listedIdKey(textLogId(b))];
+        expect(parseListedId(first)).toBe(a);
+        expect(Math.sign(bytewise(first, second))).toBe(Math.sign(bytewise(a, b)));
+        expect(checkBlobKey(first)).toBe(first);
+        expect(Math.max(...first.split('/').map((part) => part.length))).toBeLessThan(MAX_FILE_NAME);
+        // A file is not a folder.
+        expect(second.startsWith(`${first}/`)).toBe(false);
+        expect(parseKey(first)).toBeUndefined();
+      }),
+      { numRuns: propertyRuns(2000) },
+    );
+  });
+
+  test('a text is the beginning of an id exactly if its prefix is that of the key', () => {
+    const beginnings = chosen.chain((id) => fc.tuple(fc.constant(id), fc.nat({ max: id.length })));
+    fc.assert(
+      fc.property(beginnings, chosen, ([id, length], other) => {
+        const prefix = id.slice(0, length);
+        if (!prefix.isWellFormed()) return;
+        for (const of of [id, other]) {
+          expect(listedIdKey(textLogId(of)).startsWith(listedIdPrefix(prefix))).toBe(of.startsWith(prefix));
+        }
+      }),
+      { numRuns: propertyRuns(2000) },
+    );
+  });
+
+  test.each([
+    'ids/',
+    'ids/61',
+    'ids/.id',
+    'ids/6.id',
+    'ids/6G.id',
+    'ids/FF.id',
+    'ids/ff.id',
+    'ids/61/62.id',
+    'ids//61.id',
+  ])('no id has the key %j', (key) => expect(parseListedId(key)).toBeUndefined());
 });

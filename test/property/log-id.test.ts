@@ -33,6 +33,46 @@ const pairs = fc.oneof(
     .map(([log, letters]): [LogId, LogId] => [log, textLogId(`${log.slice(0, 500)}${letters}`)]),
 );
 
+describe('chosen ids', () => {
+  test('an id that is accepted is a UUID in lower case, or stays as it is and is not taken for a UUID', () => {
+    const cased = anyLogs.map((log) => log.toUpperCase());
+    const fromWords = fc.constantFrom('feed', '', ' ', '\0', '\ud800', '00000000-0000-9000-0000-000000000000', 'FEED');
+    fc.assert(
+      fc.property(fc.oneof(anyLogs, cased, fromWords), (text) => {
+        const parsed = accepted(text);
+        if (parsed === undefined) return;
+        expect(accepted(parsed)).toBe(parsed);
+        const bytes = logIdBytes(parsed);
+        expect(logIdFromBytes(bytes)).toBe(parsed);
+        if (parsed === text) return;
+        expect(bytes).toHaveLength(16);
+        expect(parsed).toBe(text.toLowerCase());
+      }),
+      { numRuns },
+    );
+  });
+
+  test.each(['feed', '', '\ud800', 'x'.repeat(257), 'ä'.repeat(129), '0192F7A0-5b1c-0000-0000-2a3b4c5d6e7f'])(
+    'no log has the id %j',
+    (text) => expect(accepted(text)).toBeUndefined(),
+  );
+
+  test.each(['org-7/budget', '../..', 'Feed', '-x', 'a\0b', '__proto__', 'x'.repeat(256), 'é', 'e\u0301', '~', '=2f'])(
+    'a log may have the id %j',
+    (text) => expect(accepted(text)).toBe(text),
+  );
+});
+
+/** The id that a text is read as; undefined if it is refused. */
+function accepted(text: string): LogId | undefined {
+  try {
+    return parseLogId(text);
+  } catch (error) {
+    expect(error).toBeInstanceOf(LogIdInvalidError);
+    return undefined;
+  }
+}
+
 describe('log ids', () => {
   test('the bytes of an id give the id back', () => {
     fc.assert(

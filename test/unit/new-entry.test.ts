@@ -106,7 +106,7 @@ describe('a malformed position is refused:', () => {
 test('a malformed log id, range or list of options has an error with a code', async () => {
   const { live, document, client } = await open();
   const { log } = live.sheet;
-  for (const id of ['x', 5, undefined]) {
+  for (const id of ['', 'feed', '0192f7a0-5b1c-0000-0000-2a3b4c5d6e7f', 'x'.repeat(257), '\ud800', 5, undefined]) {
     expect(await errorOf(() => client.addEntry(untyped(id), GOOD))).toMatchObject({ code: 'LOG_ID_INVALID' });
     expect(await errorOf(() => client.query(untyped(id), { from: 'start' }))).toMatchObject({ code: 'LOG_ID_INVALID' });
   }

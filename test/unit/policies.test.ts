@@ -149,7 +149,7 @@ describe('an object that cannot be read', () => {
     ['an unknown setting', own({ keepDay: 3 })],
     ['a setting out of range', own({ keepSegments: 0 })],
     ['a setting of the wrong kind', own({ expire: 'soon' })],
-    ['a log id that is none', JSON.stringify({ format: 1, logs: { mine: {} } })],
+    ['a log id that is none', JSON.stringify({ format: 1, logs: { feed: {} } })],
   ])('%s: the error has advice, and nothing overwrites the object', async (_, text) => {
     const blobs = await storing(text);
     const before = await blobs.get(POLICIES_KEY);

@@ -70,7 +70,7 @@ describe('the replay function', () => {
   test.each([
     ['without content', undefined],
     ['without a log', {}],
-    ['with a malformed id', { log: 'mine' }],
+    ['with a malformed id', { log: '0192f7a0-5b1c-0000-0000-2a3b4c5d6e7f' }],
     ['with a malformed position', { log: LOG, at: 'the end' }],
     ['with a number beyond the limit', { log: LOG, at: '0/9999999999' }],
     ['from a position without a snapshot', { log: LOG, from: '0/1' }],

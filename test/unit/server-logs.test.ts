@@ -131,7 +131,9 @@ describe('an object for a page', () => {
     `logs/${LOG.toUpperCase()}/chunks/${ID}`,
     `logs/${LOG}/chunks/${ID.toUpperCase()}`,
     `logs/${LOG}/other/${ID}`,
-    `logs/~order/chunks/${ID}`,
+    `logs/~feed/chunks/${ID}`,
+    `logs/~~${'0'.repeat(64)}/chunks/${ID}`,
+    `logs/~order=2F7/chunks/${ID}`,
   ])('the key %j is refused without a look at the bucket', async (key) => {
     const { object, asked } = await server();
     expect((await object(key)).status).toBe(403);

@@ -499,7 +499,7 @@ describe('the sweep function', () => {
   test.each([
     ['a word', '"all"'],
     ['another setting', { sinse: '2026-01-01' }],
-    ['no log', { log: 'mine' }],
+    ['no log', { log: 'x'.repeat(257) }],
     ['no date', { since: 'yesterday' }],
     ['a rest of another form', { from: ['somewhere'] }],
   ])('it refuses %s for an event, and says which settings it accepts', async (_what, event) => {

@@ -8,7 +8,7 @@ import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { LogIdInvalidError, LogNotFoundError, ObjectInvalidError, UsageError, unprintable } from '../../src/errors.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
-import { type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
+import { type LogId, MAX_CHOSEN_ID_BYTES, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { readPolicies, writePolicy } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
@@ -78,9 +78,11 @@ describe('logs with any text as their ids', () => {
     expect(prefixes).toEqual(new Set(TEXTS.map(logName)));
   });
 
-  test('a client reads ids as its deployment does, by default as UUIDs', async () => {
-    const sheets = logsOf(TEXTS);
-    const [log = LOG] = TEXTS;
+  test('a client reads ids as its deployment does, by default as UUIDs and chosen ids', async () => {
+    const [chosen = LOG] = TEXTS;
+    const [log = LOG] = HASHED.filter((text) => text.length > MAX_CHOSEN_ID_BYTES);
+    const sheets = logsOf([chosen, log]);
+    await sheets.atRest();
     await sheets.atRest();
     const deps = {
       ...sheets.deps,
@@ -89,6 +91,7 @@ describe('logs with any text as their ids', () => {
       newLogId: () => LOG,
     };
     const edit = { type: 'Set', version: 1, body: { cells: [] } };
+    await expect(new LogClient(deps).addEntry(chosen, edit)).resolves.toBeDefined();
     await expect(new LogClient(deps).addEntry(log, edit)).rejects.toThrow(LogIdInvalidError);
     await expect(new LogClient({ ...deps, parseLog: textLogId }).addEntry(log, edit)).resolves.toBeDefined();
     // A typed UUID in upper case is the same in lower case, except in logs that take any text.
@@ -96,7 +99,7 @@ describe('logs with any text as their ids', () => {
     await expect(upper).rejects.toMatchObject({ code: 'LOG_NOT_FOUND', log: LOG });
   });
 
-  test('the functions read ids as their deployment does, by default as UUIDs', async () => {
+  test('the functions read ids as their deployment does, by default none of over 256 bytes', async () => {
     const [log = LOG] = HASHED;
     const sheets = logsOf([log]);
     await sheets.atRest();

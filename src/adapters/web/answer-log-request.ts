@@ -51,7 +51,7 @@ export interface AnswerOptions {
    * @param entries the entries to append; none if the operation is `read`
    */
   readonly allows: (log: LogId, operation: LogOperation, entries: readonly Entry[]) => boolean | Promise<boolean>;
-  /** Reads the id of a log in a request; a UUID by default. */
+  /** Reads the id of a log in a request; {@link parseLogId} by default. */
   readonly parseLog?: ParseLog | undefined;
   /** {@link RESERVED_TYPES} by default. */
   readonly types?: ReservedTypes | undefined;

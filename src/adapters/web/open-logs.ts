@@ -12,7 +12,10 @@ export interface PageLogsOptions extends UrlBlobStoreOptions {
   readonly send: SendLogRequest;
   /** `RESERVED_TYPES` by default. */
   readonly types?: ReservedTypeNames | undefined;
-  /** Reads the id of a log; a UUID by default. `textLogId` takes the ids of any application. */
+  /**
+   * Reads the id of a log; {@link parseLogId} by default. `textLogId` takes the ids of any
+   * application.
+   */
   readonly parseLog?: ParseLog | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { InterruptedError } from '../../errors.ts';
+import { InterruptedError, printable } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { NewEntry } from '../../log/client.ts';
@@ -135,18 +135,19 @@ function nameLine(error: unknown, line: number | undefined): unknown {
 /** @param settings reads the settings file, if there is one */
 export function createCommand(settings: () => Settings | undefined) {
   return command('create', 'Create a log and print its id.')
+    .argument('[id]', "a chosen id, such as 'org-7/budget'; a UUID by default", parse.id)
     .option('--name <name>', `write this name of the log into ${SETTINGS_FILE}, so that commands take it`, parseName)
-    .addHelpText('after', examples('create --local data', 'create --name budget'))
-    .action((options) => {
+    .addHelpText('after', examples('create --local data', 'create org-7/budget', 'create --name budget'))
+    .action((id, options) => {
       requireOwnSchema(options);
       const { name } = options;
-      if (name !== undefined) requireFreeName(settings(), name);
+      for (const each of [name, id]) if (each !== undefined) requireFreeName(settings(), each);
       return inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
-        const log = await logs.create();
-        if (name === undefined) return output.result({ log }, log);
+        const log = await logs.create(id);
+        if (name === undefined) return output.result({ log }, printable(log));
         const file = await addName(settings()?.path ?? join(process.cwd(), SETTINGS_FILE), name, log);
         output.note(`The name '${name}' is in ${file}.`);
-        output.result({ log, name }, log);
+        output.result({ log, name }, printable(log));
       });
     });
 }

@@ -1,11 +1,12 @@
 import pLimit from 'p-limit';
-import { isOfOneLog, printable } from '../../errors.ts';
+import { isOfOneLog, printable, shellWord, UsageError, unprintable } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { queryNewest } from '../../log/newest.ts';
 import { type AgedLog, logsWithAge } from '../../workers/audit/status.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
-import { examples, inEnvironment, readingCommand } from '../command.ts';
+import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
+import { requireOwnSchema } from '../mapping.ts';
 import { namesOf, SETTINGS_FILE, type Settings } from '../settings.ts';
 
 /** Logs that are read at the same time. */
@@ -37,13 +38,29 @@ interface Failed {
 export function listCommand(settings: () => Settings | undefined) {
   return readingCommand('list', `List all logs, the oldest first, with their names in ${SETTINGS_FILE}.`)
     .option('--newest', 'also read the position of the newest entry of each log', false)
-    .addHelpText('after', examples('list', 'list --newest --json'))
-    .action(({ newest, ...options }) =>
-      inEnvironment(options, async (environment, output) => {
+    .option(
+      '--prefix <text>',
+      'only logs whose chosen ids begin with this text, in the order of their ids',
+      unprintable,
+    )
+    .option('--after <id>', 'only ids after this one, with --prefix', parse.id)
+    .option('--limit <count>', 'the most logs, with --prefix', parse.count)
+    .addHelpText('after', examples('list', 'list --newest --json', 'list --prefix org-7/ --limit 100'))
+    .action(({ newest, prefix, after, limit: most, ...options }) => {
+      if (prefix === undefined && (after !== undefined || most !== undefined)) {
+        throw new UsageError('--after and --limit need --prefix', {
+          advice: "Give a prefix too; '' lists all chosen ids",
+        });
+      }
+      if (prefix !== undefined) requireOwnSchema(options);
+      return inEnvironment(options, async (environment, output) => {
         const failures: Failure[] = [];
         const fail = ({ log, code, message }: Failed): void => void failures.push({ log: log ?? null, code, message });
         const logs = await output.during('Logs', async (progress) => {
-          const found = await logsWithAge(environment.deps.tables, fail);
+          const found =
+            prefix === undefined
+              ? await logsWithAge(environment.deps.tables, fail)
+              : await Array.fromAsync(environment.logs.list({ prefix, after, limit: most && most + 1 }));
           const limit = pLimit(CONCURRENCY);
           let done = 0;
           return limit.map(found, async ({ log, created }: AgedLog): Promise<Listed> => {
@@ -52,10 +69,14 @@ export function listCommand(settings: () => Settings | undefined) {
             return { log, names: namesOf(settings(), log), created: created ?? null, newest: position };
           });
         });
-        output.result({ logs, failures }, describe(logs, failures));
+        const page = logs.slice(0, most);
+        const next = logs.length > page.length ? page.at(-1)?.log : undefined;
+        const paged = prefix === undefined ? {} : { next: next ?? null };
+        output.result({ logs: page, failures, ...paged }, describe(page, failures));
+        if (next !== undefined) output.note(`There are more: add --after ${shellWord(next)} for the next page.`);
         if (failures.length > 0) process.exitCode = 1;
-      }),
-    );
+      });
+    });
 }
 
 async function newestOf(

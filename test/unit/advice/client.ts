@@ -60,6 +60,14 @@ export const CLIENT: Cases = {
     await refused(() => client.transact([log, log].map((each) => ({ log: each, entries: [CITY] }))));
     expect(await client.transact([{ log, entries: [CITY, CITY] }])).toHaveLength(1);
   },
+  "Give the beginning of ids, such as 'org-7/', or call list without options for all logs": async (refused) => {
+    const logs = (await LiveLog.create()).logs();
+    const list = (options: unknown) => Array.fromAsync(Reflect.apply(logs.list, logs, [options]));
+    await logs.create('org-7/budget');
+    for (const prefix of [undefined, 7, 'x'.repeat(257)]) await refused(() => list({ prefix }));
+    expect(await list({ prefix: 'org-7/' })).toMatchObject([{ log: 'org-7/budget' }]);
+    expect(await list(undefined)).toHaveLength(2);
+  },
   'Append fewer entries together': async (refused) => {
     const { client, logs } = await twoLogs();
     const transact = (count: number) =>

@@ -241,6 +241,18 @@ export const COMMANDS: Cases = {
     await refused(() => here('status', newLogId()));
     await here('status', log);
   },
+  "Give a prefix too; '' lists all chosen ids": async (refused) => {
+    for (const words of [
+      ['--limit', '1'],
+      ['--after', 'a'],
+    ])
+      await refused(() => here('list', ...words));
+    await here('create', 'advice/1');
+    await here('create', 'advice/2');
+    expect(await here('list', '--prefix', '', '--limit', '1', '--after', 'advice/1')).toMatchObject({
+      logs: [{ log: 'advice/2' }],
+    });
+  },
   'Check the name, or create a log there with the create command': async (refused) => {
     const directory = join(files, 'new');
     await refused(() => logfold('status', '--local', directory));

@@ -207,14 +207,16 @@ const CASES: Cases = {
     await releaseBucket();
     await here('create', '--entry-table', 'another-table');
   },
-  "Give the UUID of a log, such as the one that 'logfold create' prints, its name in logfold.json, or the mapping if the log is in a table of your application":
+  "Give well-formed text of 1 to … bytes in UTF-8 that is neither 'feed' nor like a UUID, or the id that 'logfold create' printed":
     async (refused) => {
       const words = await mapped('log-of-mapping');
       await here('adopt', ...words);
-      const [create = []] = commandsOf(await refused(() => here('status', '1')));
+      const [create = []] = commandsOf(await refused(() => here('status', 'feed')));
       await releaseBucket();
       const { log } = CREATED.parse(await here(...create));
       await here('status', log);
+      const chosen = CREATED.parse(await here(...create, 'org-7/budget'));
+      await here('status', chosen.log);
       await here('status', '1', ...words);
     },
   "Name a file with a mapping, which 'logfold inspect TABLE --output FILE' writes, or one of …": async (refused) => {

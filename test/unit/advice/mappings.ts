@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import { checkLogsSettings } from '../../../src/adapters/platform/node-logs.ts';
-import type { LogId } from '../../../src/ids/log-id.ts';
+import { Logs } from '../../../src/client/logs.ts';
+import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
 import { START } from '../../../src/ids/position.ts';
 import type { Item } from '../../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
@@ -146,6 +147,16 @@ export const MAPPINGS: Cases = {
     await refused(() => logs.store.putEntries([entryAt(log, second)]));
     await logs.append(log, 1);
     expect(await logs.store.getEntry(log, second, CONSISTENT)).toBeDefined();
+  },
+  'Call list without options, which scans the Segment table, or query the table of the application': async (
+    refused,
+  ) => {
+    const mapped = new MappedLogs();
+    const log = await mapped.create(1);
+    const deps = { ...testDeployment({ tables: mapped.store, blobs: new MemoryBlobStore() }), parseLog: textLogId };
+    const logs = new Logs(deps);
+    await refused(() => logs.list({ prefix: '' }).next());
+    expect(await Array.fromAsync(logs.list())).toMatchObject([{ log }]);
   },
   "Add 'ttl' to the mapping, or set the policy to expire 'delete' or 'never'": async (refused) => {
     const without = new MappedLogs(ORDERS_WITHOUT_TTL);
