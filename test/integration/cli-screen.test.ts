@@ -168,6 +168,11 @@ describe('status', () => {
     expect(own[1]).toMatch(/^│ name +│ entries │ lag │$/);
   });
 
+  test('on a terminal without a size has all columns', async () => {
+    const [, head = ''] = linesOf(await say(['status', log], 0));
+    expect(head).toContain('buffered');
+  });
+
   test('elsewhere has all columns, whatever the logs are', async () => {
     const all = ['name', 'log', 'entries', 'last snapshot', 'lag', 'stopped', 'segments', 'archived', 'expiring'];
     all.push('expired', 'chunks', 'bytes', 'buffered', 'foreign');

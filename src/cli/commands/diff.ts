@@ -77,6 +77,7 @@ export function diffCommand() {
             }
           } finally {
             progress?.stop();
+            await found.return(undefined);
           }
         }
         const badEntry = after.badEntry ?? before.badEntry;

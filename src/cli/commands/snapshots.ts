@@ -31,7 +31,7 @@ export function snapshotsCommand() {
         });
         const hasMore = found.length > limit;
         const snapshots = found.slice(0, limit);
-        if (hasMore) output.note(`There are older snapshots: raise --limit ${limit}.`);
+        if (hasMore) output.note('Left out: older snapshots. Raise --limit to show more.');
         output.result({ log, snapshots, hasMore }, describe(snapshots));
       }),
     );

@@ -78,11 +78,13 @@ function fittedTable(
   rows: readonly TableRow[],
   { spare, last = [] }: { readonly spare: readonly string[]; readonly last?: readonly string[] },
 ): string {
-  if (!process.stdout.isTTY) return textTable(head, rows);
+  const { isTTY, columns } = process.stdout;
+  // Some terminals say that they have no columns.
+  if (!isTTY || !columns) return textTable(head, rows);
   const widths = columnWidths(head, rows);
   const isEmpty = (name: string): boolean => rows.every((row) => EMPTY.includes(row[head.indexOf(name)] ?? ''));
   const shown = new Set(head.filter((name) => !spare.includes(name) || !isEmpty(name)));
-  const fits = (): boolean => tableWidth(widths.filter((_, i) => shown.has(head[i] ?? ''))) <= process.stdout.columns;
+  const fits = (): boolean => tableWidth(widths.filter((_, i) => shown.has(head[i] ?? ''))) <= columns;
   const missing = [...spare, ...last].filter((name) => !fits() && shown.delete(name));
   const cellsOf = <T>(row: readonly T[]): T[] => row.filter((_, i) => shown.has(head[i] ?? ''));
   const table = textTable(cellsOf(head), rows.map(cellsOf));

@@ -38,7 +38,7 @@ export function viewCommand() {
       const isTable = process.stdout.isTTY || (rows === undefined && columns === undefined);
       checkRectangle(rectangle);
       return inEnvironment(options, async (environment, output) => {
-        requireSheets(environment.deps.reducer, '--rows');
+        requireSheets(environment.deps.reducer, 'view');
         const { state, position, badEntry } = await loadShownState(environment, log, at);
         const cells = (await state.view(rectangle)).map((row) => row.map(cellText));
         const { gets: objects, bytesRead: bytes } = environment.blobs.usage();
@@ -65,7 +65,8 @@ function tableOf(
   if (width === 0) return `No cell has a value in rows ${spanOf(rows)} and columns ${spanOf(columns)}.`;
   const head = ['', ...Array.from({ length: width }, (_, i) => `${columns.from + i}`)];
   const lines = cells.slice(0, height).map((row, i) => [rows.from + i, ...row.slice(0, width)]);
-  const { columns: screen = Number.POSITIVE_INFINITY } = process.stdout;
+  // Some terminals say that they have no columns.
+  const screen = process.stdout.columns || Number.POSITIVE_INFINITY;
   const { most, fewest } = CELL_WIDTH;
   for (let cellWidth = most; ; cellWidth--) {
     const table = textTable(head, lines, cellWidth);
