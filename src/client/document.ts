@@ -3,20 +3,22 @@ import type { Value } from '../codec/value.ts';
 import { ChunkMissingError, DocumentClosedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
-import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
+import { type AppendOptions, checkAppendOptions } from '../log/append.ts';
 import { oncePerPart } from '../log/guard.ts';
-import { draftEntries, draftEntry, type NewEntry } from '../log/new-entry.ts';
+import { type DraftedEntry, draftEntries, draftEntry, type NewEntry } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet.ts';
+import { type Branch, branchItemOf, Rebaser, type Unsent } from './branch.ts';
 import { type DocumentState, loadPastState, type Moment, type PastState, type StateChange } from './document-state.ts';
 import { Follower } from './follower.ts';
 import { type HistoryOptions, type HistoryPlace, type Revision, readHistory } from './history.ts';
 import type { Observable } from './listeners.ts';
-import { isFinal, LogWriter, type LogWriterDeps } from './log-writer.ts';
-import type { DocumentOptions } from './options.ts';
-import type { Pending, PendingEntry } from './pending-list.ts';
+import { type AppendedEntries, isFinal, LogWriter, type LogWriterDeps, type Unwritten } from './log-writer.ts';
+import { checkOptionNames, type DocumentOptions } from './options.ts';
+import type { Pending, PendingEntry, StoredMutation } from './pending-list.ts';
+import { conditionAt, placeUnder } from './send-condition.ts';
 import type { ReloadLimits } from './state-folder.ts';
 import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
@@ -33,6 +35,9 @@ const RELOAD_AFTER: ReloadLimits = { entries: 5_000, segments: 2 };
 const MIN_RESEND_MS = 200;
 const MAX_RESEND_MS = 30_000;
 
+/** How an entry of `mutate` is sent. */
+export type MutateOptions = Pick<AppendOptions, 'after'>;
+
 /**
  * One log, opened by one client. Holds an immutable state, and moves on to the next one when the
  * log has new entries. Every state stays readable.
@@ -47,14 +52,17 @@ export class Document {
   readonly #visible: VisibleState;
   /** Requests for the log: one at a time. */
   readonly #requests = pLimit(1);
+  /** Entries of {@link mutate} that are going to be shown: one at a time. */
+  readonly #adding = pLimit(1);
   readonly #closing = new AbortController();
   #isSending = false;
 
   private constructor(deps: DocumentDeps & LoadDeps, follower: Follower) {
     this.#deps = deps;
     this.#follower = follower;
-    this.#writer = new LogWriter({ ...deps, wait: this.#wait }, follower);
-    this.#visible = new VisibleState(follower, deps.reducer);
+    const rebaser = new Rebaser(deps, follower.log, deps.reducer);
+    this.#writer = new LogWriter({ ...deps, wait: this.#wait }, follower, rebaser);
+    this.#visible = new VisibleState(follower, deps.reducer, rebaser);
     this.log = follower.log;
   }
 
@@ -171,10 +179,18 @@ export class Document {
    * directly after the last entry of the log: if others appended in the meantime, the document
    * first reads and folds their entries. While others are faster, it waits and tries again, for two
    * minutes at least.
+   *
+   * The entries are for the state that the document shows at the call, with the entries of `mutate`
+   * before it, which are sent first. If the reducer has a `rebase`, they are rewritten over what
+   * others appended since.
    * @param options with `after: document.newest`, the entries are appended only if no application
    * entry follows those that the document has read
-   * @returns the places of the entries; undefined if the log has applied their mutations already
+   * entry follows those that the document has read. They are appended as they were given, and not
+   * after the entries of `mutate`
+   * @returns the places of the entries, and what was dropped of them; undefined if the log has
+   * applied their mutations already
    * @throws EntryRejectedError if the reducer rejects an entry; nothing is appended
+   * @throws EntryDroppedError if others removed what an entry changes; nothing is appended
    * @throws MutationOvertakenError if a mutation never takes effect, because a later one of its
    * client did before; nothing is appended
    * @throws AttemptsExhaustedError if others were faster in every attempt; nothing is appended
@@ -186,15 +202,24 @@ export class Document {
   async append(
     entries: NewEntry | readonly NewEntry[],
     options: AppendOptions = {},
-  ): Promise<AddedEntries | undefined> {
+  ): Promise<AppendedEntries | undefined> {
     checkAppendOptions(this.log, options);
     const drafts = draftEntries(this.#deps, this.log, isList(entries) ? entries : [entries]);
+    const [first, ...others] = drafts.map(unsentOf);
+    if (first === undefined) return undefined;
+    const unsent: Unwritten['unsent'] = [first, ...others];
+    // An entry `after` another one is about the log up to there, whatever the document shows.
+    const isFree = options.after === undefined;
+    const seen = isFree ? this.#visible.seen.waiting : [];
+    const branch = isFree ? this.#visible.author(unsent) : async () => this.#branchOnNewest(unsent);
+    if (seen.length > 0) await this.#adding(() => undefined);
     return this.#requests(async () => {
       this.#checkOpen();
       try {
-        return await this.#writer.append(drafts, options);
+        await this.#sendAll(seen);
+        return await this.#writer.append({ unsent, branch }, options);
       } finally {
-        this.#follower.lost.forget(drafts);
+        this.#follower.lost.forget(first.draft);
         // The log has the entries even if the state cannot show them yet.
         await this.#visible.update().catch(() => undefined);
       }
@@ -203,34 +228,58 @@ export class Document {
 
   /**
    * Shows an entry as soon as the reducer has folded it, and appends it in the background, in
-   * order. When others appended first, folds it again after their entries. If the store does not
-   * answer, tries again until the document is closed.
-   * @returns its position, when the log has it; undefined if the log has applied its mutation
-   * already
+   * order. When others appended first, rebases it as {@link append} does, and folds it again after
+   * their entries. If the store does not answer, tries again until the document is closed.
+   * @param options with `after: document.newest`, the entry is appended only if no other
+   * application entry follows those that the document has read, except those of `mutate` before it
+   * @returns its position, when the log has it, and its dropped parts; undefined if the log has
+   * applied its mutation already
    * @throws EntryRejectedError if the reducer rejects the entry, now or after the entries of
    * others. The state then is as if the call had not been made
+   * @throws EntryDroppedError if others removed what the entry changes, or if it was written on top
+   * of an entry that failed
+   * @throws EntryExistsError if `after` is given and other application entries follow it
    * @throws MutationOvertakenError if its mutation never takes effect
    * @throws DocumentStoppedError if the document stops at a bad entry before the log has the entry
    * @throws DocumentClosedError if the document is closed before the log has the entry
    */
-  async mutate(entry: NewEntry): Promise<Position | undefined> {
+  async mutate(entry: NewEntry, options: MutateOptions = {}): Promise<StoredMutation | undefined> {
     this.#checkOpen();
+    checkOptionNames('mutate', options, ['after']);
+    checkAppendOptions(this.log, options);
     const draft = draftEntry(this.#deps, this.log, entry);
-    const settled = Promise.withResolvers<Position | undefined>();
+    const settled = Promise.withResolvers<StoredMutation | undefined>();
     const shown = Object.freeze({
       entry: { ...entry, id: draft.id, created: draft.created, milliseconds: draft.milliseconds },
     });
-    const pending: Pending = { draft, shown, settled, isSettled: false, foldedAt: this.position };
-    try {
-      await this.#visible.add(pending);
-    } catch (error) {
-      if (!(error instanceof ChunkMissingError)) throw error;
-      // The document slept while a collection removed chunks of its state.
-      await this.refresh();
-      await this.#visible.add(pending);
-    }
+    const pending: Pending = {
+      ...unsentOf(draft, 0),
+      shown,
+      settled,
+      isSettled: false,
+      foldedAt: this.position,
+      condition: options.after && conditionAt(options.after, this.#visible.seen),
+    };
+    this.#visible.announce(pending);
+    await this.#adding(() => this.#show(pending));
     if (!this.#isSending) void this.#send();
     return settled.promise;
+  }
+
+  async #show(pending: Pending): Promise<void> {
+    try {
+      try {
+        await this.#visible.add(pending);
+      } catch (error) {
+        if (!(error instanceof ChunkMissingError)) throw error;
+        // The document slept while a collection removed chunks of its state.
+        await this.refresh();
+        await this.#visible.add(pending);
+      }
+    } catch (error) {
+      this.#visible.refuse(pending, error);
+      throw error;
+    }
   }
 
   /**
@@ -332,8 +381,8 @@ export class Document {
     this.#isSending = true;
     let waitMs = MIN_RESEND_MS;
     while (this.#visible.next !== undefined) {
-      const isDone = await this.#requests(() => this.#sendNext());
-      if (isDone) waitMs = MIN_RESEND_MS;
+      const answer = await this.#requests(() => this.#sendNext());
+      if (!('error' in answer)) waitMs = MIN_RESEND_MS;
       else {
         await this.#deps.sleep(waitMs * (0.5 + this.#deps.random() / 2), this.#closing.signal);
         waitMs = Math.min(waitMs * 2, MAX_RESEND_MS);
@@ -342,26 +391,49 @@ export class Document {
     this.#isSending = false;
   }
 
-  /** Sends the first pending entry. @returns whether the next one can be sent */
-  async #sendNext(): Promise<boolean> {
+  /**
+   * Sends entries that are pending now.
+   * @throws the error after which one of them is sent again later
+   */
+  async #sendAll(seen: readonly Pending[]): Promise<void> {
+    const waiting = new Set(seen);
+    for (let next = this.#visible.next; next !== undefined && waiting.has(next); next = this.#visible.next) {
+      const answer = await this.#sendNext();
+      if ('error' in answer) throw answer.error;
+      this.#checkOpen();
+    }
+  }
+
+  /** Sends the first pending entry. @returns the error after which it is sent again later */
+  async #sendNext(): Promise<{ readonly error?: unknown }> {
     const pending = this.#visible.next;
-    if (pending === undefined) return true;
+    if (pending === undefined) return {};
     try {
-      const added = await this.#writer.append([pending.draft], {});
-      this.#follower.lost.forget([pending.draft]);
+      const unwritten: Unwritten = { unsent: [pending], branch: this.#visible.branchOf(pending) };
+      const after = pending.condition && placeUnder(pending.condition, this.#follower.confirmed.end);
+      const added = await this.#writer.append(unwritten, after === undefined ? {} : { after });
+      this.#follower.lost.forget(pending.draft);
       await this.#visible.stored(pending, added?.first);
-      return true;
+      return {};
     } catch (error) {
       if (isFinal(error)) {
-        this.#follower.lost.forget([pending.draft]);
+        this.#follower.lost.forget(pending.draft);
         await this.#visible.failed(pending, error);
-        return true;
+        return {};
       }
       this.#visible.postponed(pending, error);
       await this.#visible.update().catch(() => undefined);
-      return false;
+      return { error };
     }
   }
+
+  #branchOnNewest(unsent: readonly Unsent[]): Branch {
+    return { at: this.#follower.newest, items: unsent.map(branchItemOf) };
+  }
+}
+
+function unsentOf(draft: DraftedEntry, index: number): Unsent {
+  return { draft, index, isSent: false, dropped: [] };
 }
 
 function closed(log: LogId): DocumentClosedError {

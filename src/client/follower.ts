@@ -1,18 +1,18 @@
-import { toHex } from '../codec/bytes.ts';
 import { ChunkMissingError, DocumentStoppedError, EntryGapError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, nextPosition, type Position, START } from '../ids/position.ts';
 import type { AddedEntries, LogClient } from '../log/client.ts';
 import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/entry.ts';
-import type { DraftedEntry } from '../log/new-entry.ts';
-import { type LogEnd, queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
+import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
 import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf } from '../log/segment.ts';
 import { type BadEntry, isSameBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
-import type { Reducer } from '../state/reducer.ts';
+import type { FoldEntry, Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
+import { Arrival, type ArrivedEntry, arrivedEntries, type SkippedRange } from './arrivals.ts';
+import { LostAnswers } from './lost-answers.ts';
 import { type Confirmed, FarBehind, type NewRange, type ReloadLimits, StateFolder } from './state-folder.ts';
 import { loadTail, Tail } from './tail.ts';
 
@@ -29,42 +29,6 @@ export interface FollowOptions {
   readonly limits: ReloadLimits;
   /** As in {@link LoadOptions}. */
   readonly onBadEntry?: OnBadEntry | undefined;
-}
-
-/** Appended entries whose answer was lost, so that their writer recognizes them in the log. */
-class LostAnswers {
-  /** By id, in hexadecimal; undefined until the log is known to have the entry. */
-  readonly #places = new Map<string, LogEnd | undefined>();
-
-  get isEmpty(): boolean {
-    return this.#places.size === 0;
-  }
-
-  add(entries: readonly DraftedEntry[]): void {
-    for (const { id } of entries) this.#places.set(toHex(id), undefined);
-  }
-
-  /** Takes notice of entries that were read from the log. */
-  note(read: readonly Entry[]): void {
-    if (this.isEmpty) return;
-    for (const { id, position, number } of read) {
-      const name = id && toHex(id);
-      if (name !== undefined && this.#places.has(name)) this.#places.set(name, { position, number });
-    }
-  }
-
-  /** The places of entries that were appended together, if the log has them. Then forgets them. */
-  take(entries: readonly DraftedEntry[]): AddedEntries | undefined {
-    const [first, last] = [entries[0], entries.at(-1)].map((own) => own && this.#places.get(toHex(own.id)));
-    if (first === undefined || last === undefined) return undefined;
-    this.forget(entries);
-    const { position, number } = first;
-    return { first: position, last: last.position, ...(number !== undefined && { firstNumber: number }) };
-  }
-
-  forget(entries: readonly DraftedEntry[]): void {
-    for (const { id } of entries) this.#places.delete(toHex(id));
-  }
 }
 
 /**
@@ -92,6 +56,7 @@ export class Follower {
   #search = new SearchTimer();
   /** The newest snapshot after the bad entry, if another reducer made it. */
   #passedOver: Position | undefined;
+  #newest = new Arrival();
   readonly lost = new LostAnswers();
 
   private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions) {
@@ -117,6 +82,11 @@ export class Follower {
 
   get confirmed(): Confirmed {
     return this.#confirmed;
+  }
+
+  /** The newest moment of the document: that of the confirmed state. */
+  get newest(): Arrival {
+    return this.#newest;
   }
 
   /** The snapshot on which the state stands; undefined for the beginning of the log. */
@@ -190,7 +160,10 @@ export class Follower {
       for await (const page of readUpTo({ store, types }, this.log, range)) this.lost.note(page);
     }
     // With equal numbers, only Snapshot and End Segment entries are new.
-    if (order > 0 && (last?.number === undefined || last.number !== this.#last?.number)) this.#version++;
+    if (order > 0 && (last?.number === undefined || last.number !== this.#last?.number)) {
+      this.#version++;
+      this.#arrive([{ from: this.#confirmed.end, to: end, state: this.#confirmed.state, folder: this.#folder }]);
+    }
     this.#folder = folder;
     // A stale read may show the entry of the snapshot without its root.
     if (tail.base === undefined && base !== undefined) tail.fork(base);
@@ -225,11 +198,12 @@ export class Follower {
     const { onBadEntry } = this.#options;
     // Skipped entries could include those whose answer was lost.
     const range = { to, limits: this.lost.isEmpty ? limits : undefined, onBadEntry };
-    const { draft, entries, badEntry } = await this.#folder.foldAfter(this.#confirmed, range);
+    const { draft, entries, effective, badEntry } = await this.#folder.foldAfter(this.#confirmed, range);
     const changes = entries.filter(({ type }) => !types.includes(type)).length;
     const state = changes === 0 ? before : await draft.state();
     const last = entries.at(-1);
     this.#version += changes;
+    this.#arrive(arrivedEntries(entries, effective));
     this.lost.note(entries);
     if (this.#tail.add(entries)) this.#forked();
     const end = last === undefined ? from : nextPosition(last.position);
@@ -263,9 +237,14 @@ export class Follower {
 
   /**
    * Takes entries as read that were just appended after the confirmed ones.
-   * @param state the confirmed state with the entries folded, if no others came in between
+   * @param folded the confirmed state with the entries, if no others came in between, and those of
+   * them that took effect
    */
-  async appended(added: AddedEntries, drafts: readonly Entry[], state: State): Promise<void> {
+  async appended(
+    added: AddedEntries,
+    drafts: readonly Entry[],
+    { state, effective }: { readonly state: State; readonly effective: readonly FoldEntry[] },
+  ): Promise<void> {
     const [first] = drafts;
     const last = drafts.at(-1);
     const isAsFolded = first?.number === added.firstNumber;
@@ -274,11 +253,16 @@ export class Follower {
       await this.readTo(nextPosition(added.last));
     } else {
       this.#version += drafts.length;
+      this.#arrive(arrivedEntries(drafts, effective));
       if (this.#tail.add(drafts)) this.#forked();
       const number = added.firstNumber === undefined ? undefined : added.firstNumber + drafts.length - 1;
       this.#read({ state, end: nextPosition(added.last) }, last && { ...last, number }, this.#deps.now());
     }
     if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
+  }
+
+  #arrive(changes: readonly (ArrivedEntry | SkippedRange)[]): void {
+    for (const change of changes) this.#newest = this.#newest.add(change);
   }
 
   /** Whether an append may meet entries that were not read, because the last read was long ago. */

@@ -11,7 +11,9 @@ import { Attempts, Contention, type RetryLimits } from '../log/backoff.ts';
 import type { AddedEntries, AppendOptions } from '../log/client.ts';
 import { DEFAULT_RETRIES } from '../log/client-context.ts';
 import { type DraftedEntry, entriesAt } from '../log/new-entry.ts';
+import type { FoldEntry } from '../state/reducer.ts';
 import { AppliedMutations } from './applied-mutations.ts';
+import { type Branch, draftsOf, droppedParts, type Rebaser, type Unsent } from './branch.ts';
 import type { Follower, FollowerDeps } from './follower.ts';
 
 export interface LogWriterDeps extends FollowerDeps {
@@ -21,6 +23,27 @@ export interface LogWriterDeps extends FollowerDeps {
   readonly retries?: RetryLimits;
   /** Waits for a time in milliseconds before another attempt, or throws to give up. */
   readonly wait: (ms: number) => Promise<void>;
+}
+
+/** Entries that are appended together. */
+export interface Unwritten {
+  readonly unsent: readonly [Unsent, ...Unsent[]];
+  /** The branch that their author saw, with the entries at its end. */
+  readonly branch: () => Promise<Branch>;
+}
+
+/** The entries that a document appended. */
+export interface AppendedEntries extends AddedEntries {
+  /** The parts that were left out, since others removed what they change. Absent if none. */
+  readonly dropped?: readonly DroppedParts[];
+}
+
+/** The parts of an entry that were not appended, such as cells of a Set whose rows are gone. */
+export interface DroppedParts {
+  /** Index of the entry among those of the append. */
+  readonly index: number;
+  /** The parts of its body as it was given, by index. */
+  readonly parts: readonly number[];
 }
 
 /** Attempts to append after a lost answer. */
@@ -33,31 +56,34 @@ const UNCERTAIN_ATTEMPTS = 3;
 export class LogWriter {
   readonly #deps: LogWriterDeps;
   readonly #follower: Follower;
+  readonly #rebaser: Rebaser;
   readonly #mutations: AppliedMutations;
   readonly #contention: Contention;
 
-  constructor(deps: LogWriterDeps, follower: Follower) {
+  constructor(deps: LogWriterDeps, follower: Follower, rebaser: Rebaser) {
     this.#deps = deps;
     this.#follower = follower;
+    this.#rebaser = rebaser;
     this.#mutations = new AppliedMutations(deps);
     this.#contention = new Contention(deps.retries ?? DEFAULT_RETRIES, deps.now);
   }
 
   /**
-   * Appends entries directly after the last entry of the log, and folds them. Folds them first: an
-   * entry that the reducer rejects is not appended. If others appended in the meantime, reads their
-   * entries, waits and tries again, unless `after` is given. After a lost answer, looks for the
-   * entries in the log.
+   * Appends entries directly after the last entry of the log, and folds them. Rebases them first
+   * over what their author had not seen. An entry that the reducer rejects is not appended. If
+   * others appended in the meantime, reads their entries, waits and tries again, unless `after` is
+   * given. After a lost answer, looks for the entries in the log.
    * @returns undefined if the log has applied the entries' mutations already; nothing is appended
    * @throws MutationOvertakenError if a mutation never takes effect; nothing is appended
    * @throws AttemptsExhaustedError if other clients were faster in every attempt
    * @throws EntryRejectedError if the reducer rejects an entry
+   * @throws EntryDroppedError if an entry has lost its place; nothing is appended
    * @throws DocumentStoppedError if the follower has stopped at a bad entry; nothing is appended
    * @throws EntryExistsError if `after` is given and other application entries follow it
    * @throws AppendUncertainError if the answer was lost and the log cannot be read either
    * @throws the errors of `LogClient.addEntries`
    */
-  async append(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries | undefined> {
+  async append(entries: Unwritten, options: AppendOptions): Promise<AppendedEntries | undefined> {
     const follower = this.#follower;
     if (follower.isStale || follower.confirmed.badEntry !== undefined) await follower.refresh();
     try {
@@ -69,7 +95,7 @@ export class LogWriter {
     }
   }
 
-  async #append(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries | undefined> {
+  async #append(entries: Unwritten, options: AppendOptions): Promise<AppendedEntries | undefined> {
     const { now, random, retries = DEFAULT_RETRIES, wait: sleep } = this.#deps;
     const before = options.after === undefined ? this.#contention.before : 0;
     const how = {
@@ -90,31 +116,40 @@ export class LogWriter {
       }
       const added = await this.#attempt(entries, options, attempts);
       isWritten = added !== undefined;
-      return added;
+      const dropped = entries.unsent.flatMap(({ index, dropped: parts }) =>
+        parts.length === 0 ? [] : [{ index, parts }],
+      );
+      return added && { ...added, ...(dropped.length > 0 && { dropped }) };
     } finally {
       if (options.after === undefined) this.#contention.ended({ before, failures: attempts.failures, isWritten });
     }
   }
 
   async #attempt(
-    entries: readonly DraftedEntry[],
+    { unsent, branch: authored }: Unwritten,
     options: AppendOptions,
     attempts: Attempts,
-  ): Promise<AddedEntries | undefined> {
+  ): Promise<AppendedEntries | undefined> {
     const follower = this.#follower;
+    const [{ draft: first }] = unsent;
+    let branch: Branch | undefined;
     let uncertain = 0;
     for (;;) {
-      const known = follower.lost.take(entries);
+      const known = follower.lost.take(first);
       if (known !== undefined) return known;
       follower.checkAppends();
+      branch = await this.#rebaser.advance(branch ?? (await authored()), follower.newest);
+      const entries = presentForms(unsent, branch);
       const { confirmed, folder } = follower;
       const drafts = entriesAt(confirmed.end, entries, confirmed.number);
       if (await this.#mutations.hasAll(entries, folder, confirmed, follower.base)) return undefined;
-      const state = await folder.foldNew(confirmed.state, drafts);
+      const effective: FoldEntry[] = [];
+      const state = await folder.foldNew(confirmed.state, drafts, effective);
       let added: AddedEntries | undefined;
       try {
+        for (const each of unsent) each.isSent = true;
         added = await this.#put(entries, options);
-        await follower.appended(added, drafts, state);
+        await follower.appended(added, drafts, { state, effective });
         return added;
       } catch (error) {
         const isConflict = error instanceof EntryExistsError;
@@ -126,7 +161,7 @@ export class LogWriter {
         if (!isConflict) await this.#findAppended(entries);
         else if (uncertain > 0) await follower.readTo(newest);
         if (!isConflict) uncertain++;
-        const found = follower.lost.take(entries);
+        const found = follower.lost.take(first);
         if (found !== undefined) return found;
         if (uncertain >= UNCERTAIN_ATTEMPTS || isOthers) throw error;
         await attempts.failed(error);
@@ -160,6 +195,21 @@ export class LogWriter {
       });
     }
   }
+}
+
+/**
+ * The entries that take the place of unsent ones, as they are appended. Notes which of their parts
+ * are dropped.
+ * @throws the failure of an unsent entry
+ */
+function presentForms(unsent: readonly Unsent[], { items }: Branch): readonly DraftedEntry[] {
+  return unsent.flatMap((each) => {
+    if (each.failure !== undefined) throw each.failure;
+    const item = items.find((one) => one.unsent === each);
+    if (item === undefined) throw new Error('an entry that is being appended is in the log already');
+    each.dropped = droppedParts(item);
+    return draftsOf(item);
+  });
 }
 
 /** Whether a failed append may have been carried out. */

@@ -1,6 +1,8 @@
 import type { Position } from '../ids/position.ts';
-import type { DraftedEntry, NewEntry } from '../log/new-entry.ts';
+import type { NewEntry } from '../log/new-entry.ts';
+import type { Unsent } from './branch.ts';
 import { Listeners, type Observable } from './listeners.ts';
+import type { SendCondition } from './send-condition.ts';
 
 /** An entry that the document shows and the log does not have yet. Immutable. */
 export interface PendingEntry {
@@ -9,9 +11,19 @@ export interface PendingEntry {
   readonly error?: unknown;
 }
 
+/** The place of an entry of `mutate`. */
+export interface StoredMutation extends Position {
+  /**
+   * The parts of the body that were dropped, by index, such as the cells of a Set: others removed
+   * what they change. Absent if there are none.
+   */
+  readonly dropped?: readonly number[];
+}
+
 /** An entry that waits to be sent. */
-export interface Pending {
-  readonly draft: DraftedEntry;
+export interface Pending extends Unsent {
+  /** Without it, the entry is sent whatever others append. */
+  readonly condition: SendCondition | undefined;
   /** The entry as readers see it. */
   shown: PendingEntry;
   /** The position at which the visible state folds the entry. */
@@ -20,8 +32,8 @@ export interface Pending {
   isSettled: boolean;
   /** Not `PromiseWithResolvers`: applications compile this declaration with older libraries too. */
   readonly settled: {
-    readonly promise: Promise<Position | undefined>;
-    readonly resolve: (position: Position | undefined) => void;
+    readonly promise: Promise<StoredMutation | undefined>;
+    readonly resolve: (position: StoredMutation | undefined) => void;
     readonly reject: (reason: unknown) => void;
   };
 }

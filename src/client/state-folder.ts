@@ -20,7 +20,7 @@ import { otherReducer, type Root } from '../snapshot/root.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { appliedMutation, Draft } from '../state/draft.ts';
 import { FrozenState } from '../state/frozen-state.ts';
-import type { Reducer } from '../state/reducer.ts';
+import type { FoldEntry, Reducer } from '../state/reducer.ts';
 import { type State, unsavedStateBytes } from '../state/state.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 
@@ -61,6 +61,8 @@ export interface NewRange {
 export interface Folded {
   readonly draft: Draft;
   readonly entries: readonly Entry[];
+  /** Those that took effect, as the reducer saw them. */
+  readonly effective: readonly FoldEntry[];
   readonly badEntry: BadEntry | undefined;
 }
 
@@ -121,22 +123,23 @@ export class StateFolder {
   /**
    * Like {@link fold}, for entries that are not in the log. The reducer first validates each of
    * them on the state before it.
+   * @param effective gets the entries that take effect, as the reducer sees them
    */
-  async foldNew(state: State, entries: readonly Entry[]): Promise<State> {
-    if (this.#reducer.validate === undefined) return this.fold(state, entries);
+  async foldNew(state: State, entries: readonly Entry[], effective: FoldEntry[] = []): Promise<State> {
+    if (this.#reducer.validate === undefined) return this.#fold(state, entries, 0, effective);
     let folded = state;
     for (const [index, entry] of entries.entries()) {
       await this.#validate(folded, entry, index);
-      folded = await this.#fold(folded, [entry], index);
+      folded = await this.#fold(folded, [entry], index, effective);
     }
     return folded;
   }
 
   /** @param first index of the first of the entries among those of the same append */
-  async #fold(state: State, entries: readonly Entry[], first: number): Promise<State> {
+  async #fold(state: State, entries: readonly Entry[], first: number, effective?: FoldEntry[]): Promise<State> {
     const draft = new Draft(this.nodes, state);
     try {
-      await this.foldInto(draft, [entries]);
+      await this.foldInto(draft, [entries], effective);
       return await draft.state();
     } catch (error) {
       if (!isLogfoldError(error) || !error.stopsLog || isStoreDamage(error)) throw error;
@@ -169,6 +172,7 @@ export class StateFolder {
   async foldAfter({ state, end: from }: Confirmed, { to, limits, onBadEntry }: NewRange): Promise<Folded> {
     const { loaded, badEntry } = await untilBadEntry(onBadEntry, to, async (end) => {
       const entries: Entry[] = [];
+      const effective: FoldEntry[] = [];
       const pages = readUpTo(this.#deps, this.log, { from, to: end, newestSegment: from.segment });
       async function* followed(): AsyncGenerator<readonly Entry[]> {
         for await (const page of pages) {
@@ -180,25 +184,46 @@ export class StateFolder {
         }
       }
       const draft = new Draft(this.nodes, state);
-      await this.foldInto(draft, followed());
-      return { draft, entries };
+      await this.foldInto(draft, followed(), effective);
+      return { draft, entries, effective };
     });
     return { ...loaded, badEntry };
   }
 
-  /** Folds pages of entries into a draft. Throws the errors of {@link foldEntries}. */
-  async foldInto(draft: Draft, pages: Iterable<readonly Entry[]> | AsyncIterable<readonly Entry[]>): Promise<void> {
+  /**
+   * Folds pages of entries into a draft. Throws the errors of {@link foldEntries}.
+   * @param effective gets the entries that take effect, as the reducer sees them
+   */
+  async foldInto(
+    draft: Draft,
+    pages: Iterable<readonly Entry[]> | AsyncIterable<readonly Entry[]>,
+    effective?: FoldEntry[],
+  ): Promise<void> {
     const { blobs, types } = this.#deps;
     async function* all(): AsyncGenerator<readonly Entry[]> {
       yield* pages;
     }
-    await foldEntries(draft, all(), { reducer: this.#reducer, blobs, types });
+    const reducer = effective === undefined ? this.#reducer : noting(this.#reducer, effective);
+    await foldEntries(draft, all(), { reducer, blobs, types });
   }
 
   /** The highest mutation of a client that a state of this log has applied; 0 if there is none. */
   highestMutation(state: State, client: string): Promise<number> {
     return appliedMutation(this.nodes, state, client);
   }
+}
+
+/** A reducer that notes each entry before it folds it. */
+function noting(reducer: Reducer, noted: FoldEntry[]): Reducer {
+  const { name, version } = reducer;
+  return {
+    name,
+    version,
+    fold: (draft, entry) => {
+      noted.push(entry);
+      return reducer.fold(draft, entry);
+    },
+  };
 }
 
 function rejected(log: LogId, type: string | undefined, index: number, cause: unknown): EntryRejectedError {

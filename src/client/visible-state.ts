@@ -5,11 +5,30 @@ import { entriesAt } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { isSameState, type State } from '../state/state.ts';
+import type { Arrival } from './arrivals.ts';
+import { type Branch, type BranchItem, branchItemOf, draftsOf, type Rebaser, type Unsent } from './branch.ts';
 import { DocumentState } from './document-state.ts';
 import type { Follower } from './follower.ts';
 import { Listeners } from './listeners.ts';
-import { type Pending, PendingList } from './pending-list.ts';
+import { PendingBranch } from './pending-branch.ts';
+import { type Pending, PendingList, type StoredMutation } from './pending-list.ts';
+import type { SeenPlace } from './send-condition.ts';
 import type { Confirmed, StateFolder } from './state-folder.ts';
+
+/** An entry that is going to be shown. */
+interface Announced {
+  /** The branch that its author saw, with the entry at its end. */
+  readonly authored: () => Promise<Branch>;
+  /** The number of rebases that its author saw. */
+  readonly rebases: number;
+}
+
+/** A pending entry and its current form, after some entries on top of a confirmed state. */
+interface ToFold extends Pick<Confirmed, 'end' | 'number'> {
+  readonly pending: Pending;
+  readonly item: BranchItem;
+  readonly entries: number;
+}
 
 /**
  * The state that a document shows: the confirmed entries before a position, and the pending entries
@@ -18,6 +37,7 @@ import type { Confirmed, StateFolder } from './state-folder.ts';
 export class VisibleState {
   readonly #follower: Follower;
   readonly #reducer: Reducer;
+  readonly #rebaser: Rebaser;
   readonly #limit = pLimit(1);
   readonly #listeners = new Listeners();
   readonly pending = new PendingList();
@@ -29,13 +49,22 @@ export class VisibleState {
   #position: Position;
   #number: number | undefined;
   #badEntry: BadEntry | undefined;
+  /** The pending entries as the state folds them. */
+  readonly #branch: PendingBranch;
+  /** Entries that are not shown yet, in order. */
+  readonly #announced = new Map<Pending, Announced>();
+  #lastAnnounced: Announced | undefined;
+  /** How often the branch changed, except by pending entries that came or went in order. */
+  #rebases = 0;
   /** Whether the state includes entries that no longer wait, or pending ones at other places. */
   #isOutdated = false;
   #closed: Error | undefined;
 
-  constructor(follower: Follower, reducer: Reducer) {
+  constructor(follower: Follower, reducer: Reducer, rebaser: Rebaser) {
     this.#follower = follower;
     this.#reducer = reducer;
+    this.#rebaser = rebaser;
+    this.#branch = new PendingBranch(follower.newest);
     this.#version = follower.version;
     this.#position = follower.confirmed.end;
     this.#number = follower.confirmed.number;
@@ -71,20 +100,83 @@ export class VisibleState {
     return this.#listeners.add(listener);
   }
 
+  /** The place that an author sees now. Entries that were announced count as seen. */
+  get seen(): SeenPlace & { readonly waiting: readonly Pending[] } {
+    const shown = this.pending.entries.filter(({ isSettled }) => !isSettled);
+    return {
+      position: this.#position,
+      number: this.#number,
+      at: this.#branch.at,
+      waiting: [...shown, ...this.#announced.keys()],
+    };
+  }
+
   /**
-   * Shows an entry on top of the others.
+   * The branch with new entries at its end, whose author sees the state now and all entries that
+   * were announced before.
+   */
+  author(unsent: readonly Unsent[]): () => Promise<Branch> {
+    const shown = this.#branch.copy();
+    const { at } = this.#branch;
+    const seen = this.#lastAnnounced?.authored;
+    const load = async (): Promise<Branch> => {
+      const { items } = seen === undefined ? shown() : await this.#rebaser.advance(await seen(), at);
+      return { at, items: [...items, ...unsent.map(branchItemOf)] };
+    };
+    let loaded: Promise<Branch> | undefined;
+    return () => {
+      loaded ??= load().catch((error: unknown) => {
+        loaded = undefined;
+        throw error;
+      });
+      return loaded;
+    };
+  }
+
+  /** Notes an entry that is going to be shown. Each needs a call of {@link add}, in order. */
+  announce(pending: Pending): void {
+    const authored = this.author([pending]);
+    this.#lastAnnounced = { authored, rebases: this.#rebases };
+    this.#announced.set(pending, this.#lastAnnounced);
+  }
+
+  /**
+   * Shows an announced entry on top of the others.
    * @throws EntryRejectedError if the reducer rejects it
+   * @throws EntryDroppedError if it has lost its place
    * @throws DocumentStoppedError if the follower has stopped at a bad entry
    */
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
       this.#follower.checkAppends();
-      const state = await this.#fold(this.#folder, this.#state.content, pending, this.pending.length);
+      const item = await this.#announcedItem(pending);
+      const state = await this.#fold(this.#folder, this.#state.content, {
+        pending,
+        item,
+        end: this.#position,
+        number: this.#number,
+        entries: this.#branch.entries,
+      });
       const isSame = await this.#isSame(this.#folder, state);
       if (this.#closed !== undefined) throw this.#closed;
       this.pending.add(pending);
+      this.#branch.add(item);
       this.#set(state, isSame);
     });
+    this.#unannounce(pending);
+  }
+
+  /** Takes back an announced entry that is not shown. */
+  refuse(pending: Pending, error: unknown): void {
+    pending.failure ??= error;
+    this.#rebases++;
+    this.#unannounce(pending);
+  }
+
+  /** The branch that ends with a pending entry. */
+  branchOf(pending: Pending): () => Promise<Branch> {
+    const copy = this.#branch.copy(pending);
+    return async () => copy();
   }
 
   /**
@@ -105,11 +197,13 @@ export class VisibleState {
       this.pending.settle(pending);
       if (!this.#cameNext(pending, first)) await this.#updateOrLater();
     });
-    pending.settled.resolve(first);
+    pending.settled.resolve(storedMutation(pending, first));
   }
 
   /** Takes an entry that cannot be stored off the pending ones. */
   async failed(pending: Pending, error: unknown): Promise<void> {
+    pending.failure ??= error;
+    this.#rebases++;
     await this.#changes(() => {
       this.pending.settle(pending);
       return this.#updateOrLater();
@@ -149,15 +243,17 @@ export class VisibleState {
   }
 
   async #update(compares = false): Promise<void> {
-    const { version, confirmed, folder } = this.#follower;
+    const { version, confirmed, folder, newest } = this.#follower;
     if (this.#closed !== undefined) return;
     if (version === this.#version && !this.#isOutdated) {
       this.#reach(confirmed);
       if (folder === this.#folder) return;
       // The same content on chunks of a newer snapshot.
-      const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
+      const { state, pending, branch } = await this.#foldUnsettled(folder, confirmed, newest);
       if (this.#isClosed()) return;
       this.pending.replace(pending);
+      this.#branch.replace(branch);
+      this.#rebases++;
       this.#folder = folder;
       DocumentState.move(this.#state, folder.nodes, state);
       return;
@@ -165,11 +261,13 @@ export class VisibleState {
     const found = this.#settleFound();
     if (found !== undefined && this.#cameNext(found.pending, found.first)) return;
     this.#isOutdated = true;
-    const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
+    const { state, pending, branch } = await this.#foldUnsettled(folder, confirmed, newest);
     const isSame = await this.#isSame(folder, state, compares);
     if (this.#isClosed()) return;
     this.#isOutdated = false;
     this.pending.replace(pending);
+    this.#branch.replace(branch);
+    this.#rebases++;
     this.#folder = folder;
     this.#version = version;
     this.#set(state, isSame, confirmed);
@@ -180,13 +278,14 @@ export class VisibleState {
    * the state includes it already.
    */
   #cameNext(pending: Pending, first: Position | undefined): boolean {
-    const { version, confirmed, folder } = this.#follower;
+    const { version, confirmed, folder, newest } = this.#follower;
     const isNext = first !== undefined && comparePositions(first, pending.foldedAt) === 0;
     // After a reload, one version may stand for several entries.
     const isLast = first?.segment === confirmed.end.segment && first.entry + 1 === confirmed.end.entry;
     const isOnly = version === this.#version + 1 && (folder === this.#folder || isLast);
     if (!isNext || !isOnly || this.#isOutdated || this.#closed !== undefined) return false;
     this.pending.remove(pending);
+    this.#branch.remove(pending, newest);
     this.#version = version;
     this.#reach(confirmed);
     return true;
@@ -196,44 +295,73 @@ export class VisibleState {
   #settleFound(): { readonly pending: Pending; readonly first: Position } | undefined {
     if (this.#follower.lost.isEmpty) return undefined;
     for (const pending of this.pending.entries) {
-      const found = pending.isSettled ? undefined : this.#follower.lost.take([pending.draft]);
+      const found = pending.isSettled ? undefined : this.#follower.lost.take(pending.draft);
       if (found === undefined) continue;
       this.pending.settle(pending);
-      pending.settled.resolve(found.first);
+      pending.settled.resolve(storedMutation(pending, found.first));
       return { pending, first: found.first };
     }
     return undefined;
   }
 
-  /** Folds the pending entries, without those that no longer wait or that the reducer rejects. */
+  /**
+   * Folds the pending entries, moved onto a moment of the log. Leaves out those that no longer
+   * wait, that the reducer rejects, or that have lost their place.
+   */
   async #foldUnsettled(
     folder: StateFolder,
-    confirmed: State,
-  ): Promise<{ readonly state: State; readonly pending: readonly Pending[] }> {
-    const { lost } = this.#follower;
-    let state = confirmed;
+    confirmed: Confirmed,
+    newest: Arrival,
+  ): Promise<{ readonly state: State; readonly pending: readonly Pending[]; readonly branch: Branch }> {
+    let branch = await this.#rebaser.advance(this.#branch.copy()(), newest);
+    let items = itemsOf(branch);
+    let { state } = confirmed;
+    let entries = 0;
     const kept: Pending[] = [];
     for (const pending of this.pending.entries) {
       if (pending.isSettled) continue;
       try {
-        state = await this.#fold(folder, state, pending, kept.length);
+        if (pending.failure !== undefined) throw pending.failure;
+        const item = items.get(pending);
+        // Otherwise the log has the entry, and its writer is about to learn it.
+        if (item !== undefined) {
+          state = await this.#fold(folder, state, { ...confirmed, pending, item, entries });
+          entries += draftsOf(item).length;
+        }
         kept.push(pending);
       } catch (error) {
-        if (!(error instanceof EntryRejectedError)) throw error;
-        lost.forget([pending.draft]);
+        if (!(error instanceof EntryRejectedError) && error !== pending.failure) throw error;
+        pending.failure = error;
+        this.#rebases++;
+        this.#follower.lost.forget(pending.draft);
         this.pending.settle(pending);
         pending.settled.reject(error);
+        branch = await this.#rebaser.advance(branch, newest);
+        items = itemsOf(branch);
       }
     }
-    return { state, pending: kept };
+    return { state, pending: kept, branch };
   }
 
-  /** @param index number of pending entries before this one */
-  async #fold(folder: StateFolder, state: State, pending: Pending, index: number): Promise<State> {
-    const { end, number } = this.#follower.confirmed;
-    const foldedAt = { segment: end.segment, entry: end.entry + index };
-    const before = number === undefined ? undefined : number + index;
-    const folded = await folder.foldNew(state, entriesAt(foldedAt, [pending.draft], before));
+  /** The current form of an announced entry, on top of the entries that are shown. */
+  async #announcedItem(pending: Pending): Promise<BranchItem> {
+    const announced = this.#announced.get(pending);
+    // The entry is as its author wrote it.
+    if (announced === undefined || announced.rebases === this.#rebases) return branchItemOf(pending);
+    const { items } = await this.#rebaser.advance(await announced.authored(), this.#branch.at);
+    if (pending.failure !== undefined) throw pending.failure;
+    return items.find(({ unsent }) => unsent === pending) ?? branchItemOf(pending);
+  }
+
+  #unannounce(pending: Pending): void {
+    this.#announced.delete(pending);
+    if (this.#announced.size === 0) this.#lastAnnounced = undefined;
+  }
+
+  async #fold(folder: StateFolder, state: State, { pending, item, end, number, entries }: ToFold): Promise<State> {
+    const foldedAt = { segment: end.segment, entry: end.entry + entries };
+    const before = number === undefined ? undefined : number + entries;
+    const folded = await folder.foldNew(state, entriesAt(foldedAt, draftsOf(item), before));
     pending.foldedAt = foldedAt;
     return folded;
   }
@@ -284,4 +412,12 @@ export class VisibleState {
     this.#badEntry = badEntry;
     this.#listeners.call();
   }
+}
+
+function storedMutation({ dropped }: Pending, first: Position | undefined): StoredMutation | undefined {
+  return first && { ...first, ...(dropped.length > 0 && { dropped }) };
+}
+
+function itemsOf({ items }: Branch): ReadonlyMap<Unsent, BranchItem> {
+  return new Map(items.map((item) => [item.unsent, item]));
 }

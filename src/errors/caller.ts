@@ -156,6 +156,25 @@ export class EntryRejectedError extends LogfoldError {
   }
 }
 
+/**
+ * Others appended first, and the change that an entry makes has no place any more: they removed
+ * what it changes. Nothing was appended.
+ */
+export class EntryDroppedError extends LogfoldError {
+  override readonly code = 'ENTRY_DROPPED';
+  /** Index of the entry among those of the same append, from 0. */
+  readonly index: number;
+
+  constructor(index: number, reason: string, details: ErrorDetails = {}) {
+    super(reason, details);
+    this.index = index;
+  }
+
+  override toJSON(): Record<string, unknown> {
+    return { ...super.toJSON(), index: this.index };
+  }
+}
+
 /** The answer to an append was lost. The entries may be in the log or not. */
 export class AppendUncertainError extends LogfoldError {
   override readonly code = 'APPEND_UNCERTAIN';

@@ -8,7 +8,7 @@ export { openLogs, type PageLogsOptions } from '../adapters/web/open-logs.ts';
 export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-store.ts';
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
-export { Document } from '../client/document.ts';
+export { Document, type MutateOptions } from '../client/document.ts';
 export { DocumentState, type Moment, PastState, type StateChange } from '../client/document-state.ts';
 export {
   Feed,
@@ -21,9 +21,10 @@ export {
 export type { HistoryOptions, HistoryPlace, Revision } from '../client/history.ts';
 export type { ListedLog, LogListOptions } from '../client/list-logs.ts';
 export type { Observable } from '../client/listeners.ts';
+export type { AppendedEntries, DroppedParts } from '../client/log-writer.ts';
 export { Logs, type LogsDeps } from '../client/logs.ts';
 export type { DocumentOptions } from '../client/options.ts';
-export type { PendingEntry } from '../client/pending-list.ts';
+export type { PendingEntry, StoredMutation } from '../client/pending-list.ts';
 export type { ReloadLimits } from '../client/state-folder.ts';
 export type { WatchOptions } from '../client/watch.ts';
 export type { ByteSource } from '../codec/bytes.ts';
@@ -79,6 +80,7 @@ export type { BadEntry, OnBadEntry } from '../snapshot/bad-entry.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { SchemaInput, SchemaOutput, StandardSchema } from '../state/define-reducer.ts';
 export {
+  type AnyUnplacedEntry,
   type BodySchemas,
   type DefinedReducer,
   defineReducer,
@@ -89,13 +91,24 @@ export {
   type TypedEntry,
   type TypedMap,
   type TypedMapReader,
+  type TypedRebased,
+  type TypedUnplacedEntry,
 } from '../state/define-reducer.ts';
 export type { Draft, DraftOptions } from '../state/draft.ts';
 export type { DraftMap } from '../state/draft-map.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
 export { withHistory } from '../state/history/with-history.ts';
 export type { DraftMeta } from '../state/meta.ts';
-export { checkType, type FoldEntry, type FoldFile, type Reducer, type ReducerDraft } from '../state/reducer.ts';
+export {
+  checkType,
+  type FoldEntry,
+  type FoldFile,
+  type Rebased,
+  type RebaseSide,
+  type Reducer,
+  type ReducerDraft,
+  type UnplacedEntry,
+} from '../state/reducer.ts';
 export type { Rectangle } from '../state/spreadsheet/sheet.ts';
 export type { AxisChange, CellChange } from '../state/spreadsheet/sheet-diff.ts';
 export type { MapChange, MetaChange } from '../state/state-diff.ts';

@@ -12,8 +12,11 @@ import {
   HISTORY_SUFFIX,
   isReducer,
   REDUCER_PARTS,
+  type Rebased,
+  type RebaseSide,
   type Reducer,
   type ReducerDraft,
+  type UnplacedEntry,
 } from './reducer.ts';
 
 /** How a reducer uses a map, and the types of its keys and values. */
@@ -70,6 +73,24 @@ export type TypedEntry<S extends BodySchemas> = {
   };
 }[VersionOf<S>];
 
+/** An entry of one type without a place in the log, with a checked body. */
+export type TypedUnplacedEntry<S extends BodySchemas> = {
+  [V in VersionOf<S>]: Omit<UnplacedEntry, 'version' | 'body'> & {
+    readonly version: V;
+    readonly body: SchemaOutput<S[V]>;
+  };
+}[VersionOf<S>];
+
+/** An entry of any type of a reducer. Its type and its version decide the type of its body. */
+export type AnyUnplacedEntry<E extends EntryTypes> = {
+  [T in keyof E & string]: TypedUnplacedEntry<E[T]> & { readonly type: T };
+}[keyof E & string];
+
+/** The bodies that take the place of an entry of one type; see {@link Rebased}. */
+export interface TypedRebased<S extends BodySchemas> extends Omit<Rebased, 'bodies'> {
+  readonly bodies: readonly SchemaInput<S[VersionOf<S>]>[];
+}
+
 /** A reducer as its author writes it. */
 export interface ReducerDefinition<M extends MapTypes, E extends EntryTypes> {
   readonly name: string;
@@ -90,6 +111,14 @@ export interface ReducerDefinition<M extends MapTypes, E extends EntryTypes> {
       entry: TypedEntry<E[T]>,
       state: ReducerDraft,
     ) => void | Promise<void>;
+  };
+  /** Rewrites entries of a type over entries of others; see {@link Reducer.rebase}. */
+  readonly rebase?: {
+    readonly [T in keyof E]?: (
+      entry: TypedUnplacedEntry<E[T]>,
+      other: AnyUnplacedEntry<E>,
+      side: RebaseSide,
+    ) => TypedRebased<E[T]> | undefined | Promise<TypedRebased<E[T]> | undefined>;
   };
 }
 
@@ -118,10 +147,11 @@ export interface DefinedReducer<M extends MapTypes, E extends EntryTypes> extend
 export function defineReducer<const M extends MapTypes, const E extends EntryTypes>(
   definition: ReducerDefinition<M, E>,
 ): DefinedReducer<M, E> {
-  const { name, version, maps: types, entries, validate } = definition;
+  const { name, version, maps: types, entries, validate, rebase } = definition;
   // The compiler knows the types of bodies, and the schemas check them.
-  const folds = handlersOf(entries, definition.fold as GivenHandlers<M>);
-  const validates = validate && handlersOf(entries, validate as GivenHandlers<M>);
+  const folds = handlersOf(entries, definition.fold as Given<Handler<M>>);
+  const validates = validate && handlersOf(entries, validate as Given<Handler<M>>);
+  const rebases = rebase && handlersOf(entries, rebase as Given<RebaseHandler>);
   checkDefinition({ name, version, entries, folds });
   const versions = Object.fromEntries(Object.entries(entries).map(([type, each]) => [type, Object.keys(each).length]));
   const typed = new WeakMap<ReducerDraft, TypedMaps<M>>();
@@ -131,7 +161,11 @@ export function defineReducer<const M extends MapTypes, const E extends EntryTyp
     typed.set(draft, known);
     return known;
   };
-  const run = async (handlers: Handlers<M>, draft: ReducerDraft, entry: FoldEntry): Promise<void> => {
+  const run = async (
+    handlers: ReadonlyMap<string, Handler<M>>,
+    draft: ReducerDraft,
+    entry: FoldEntry,
+  ): Promise<void> => {
     checkType(entry, versions);
     const handler = handlers.get(entry.type);
     if (handler === undefined) return;
@@ -144,6 +178,14 @@ export function defineReducer<const M extends MapTypes, const E extends EntryTyp
     fold: (draft, entry) => run(folds, draft, entry),
     ...(validates !== undefined && {
       validate: (entry: FoldEntry, state: ReducerDraft) => run(validates, state, entry),
+    }),
+    ...(rebases !== undefined && {
+      rebase: async (entry: UnplacedEntry, other: UnplacedEntry, side: RebaseSide) => {
+        const handler = rebases.get(entry.type);
+        if (handler === undefined) return undefined;
+        const [body, otherBody] = [await checkBody(entries, entry), await checkBody(entries, other)];
+        return handler({ ...entry, body }, { ...other, body: otherBody }, side);
+      },
     }),
     mapsOf: (from) => mapsOf('draft' in from ? from.draft : from),
     entry: (type, entryVersion, body) => {
@@ -160,12 +202,20 @@ type Handler<M extends MapTypes> = (
   entry: Omit<FoldEntry, 'body'> & { readonly body: unknown },
   draft: ReducerDraft,
 ) => void | Promise<void>;
-type GivenHandlers<M extends MapTypes> = { readonly [type: string]: Handler<M> | undefined };
-type Handlers<M extends MapTypes> = ReadonlyMap<string, Handler<M>>;
+/** A rebase that gets the outputs of the entries' schemas as bodies. */
+type RebaseHandler = (
+  entry: Omit<UnplacedEntry, 'body'> & { readonly body: unknown },
+  other: Omit<UnplacedEntry, 'body'> & { readonly body: unknown },
+  side: RebaseSide,
+) => Rebased | undefined | Promise<Rebased | undefined>;
+type Given<F> = { readonly [type: string]: F | undefined };
 
 /** The functions for entry types, also those that an object inherits from its class. */
-function handlersOf<M extends MapTypes>(entries: EntryTypes, given: GivenHandlers<M>): Handlers<M> {
-  const handlers = new Map<string, Handler<M>>();
+function handlersOf<A extends unknown[], R>(
+  entries: EntryTypes,
+  given: Given<(...args: A) => R>,
+): ReadonlyMap<string, (...args: A) => R> {
+  const handlers = new Map<string, (...args: A) => R>();
   for (const type of Object.keys(entries)) {
     const handler = given[type];
     // An entry type may be called `constructor`.
@@ -175,7 +225,7 @@ function handlersOf<M extends MapTypes>(entries: EntryTypes, given: GivenHandler
   return handlers;
 }
 
-async function checkBody(entries: EntryTypes, { type, version, body }: FoldEntry): Promise<unknown> {
+async function checkBody(entries: EntryTypes, { type, version, body }: UnplacedEntry): Promise<unknown> {
   const schema = entries[type]?.[version];
   if (schema === undefined) throw bodyInvalid(type, `there is no schema for version ${version}`);
   const checked = await checkWithSchema(schema, body);

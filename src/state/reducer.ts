@@ -61,6 +61,28 @@ export interface FoldEntry {
   readonly metadata?: EntryMetadata | undefined;
 }
 
+/** An entry without a place in the log, as a rebase sees it. */
+export type UnplacedEntry = Pick<FoldEntry, 'type' | 'version' | 'body'>;
+
+/** Whether the entry to rewrite comes later in the log than the other one, or earlier. */
+export type RebaseSide = 'later' | 'earlier';
+
+/** The bodies that take the place of an entry. */
+export interface Rebased {
+  /**
+   * The bodies of the entries that take its place, in order; each sees those before it. None drops
+   * the entry.
+   */
+  readonly bodies: readonly Value[];
+  /**
+   * The parts of the body that no body has any more, by index, such as the cells of a Set whose
+   * rows are gone. Only if there is at most one body, with all other parts in the same order.
+   */
+  readonly dropped?: readonly number[];
+  /** Why the entry is dropped, for its author: a sentence without a full stop. */
+  readonly reason?: string;
+}
+
 /** The part of a draft that a reducer may use. The rest depends on how entries are batched. */
 export type ReducerDraft = Pick<Draft, 'map' | 'meta'>;
 
@@ -105,13 +127,34 @@ export interface Reducer {
    * them without a document. So it may use a clock, and it may change without a new version.
    */
   validate?(entry: FoldEntry, state: ReducerDraft): void | Promise<void>;
+  /**
+   * Rewrites an entry that was written for a state which another entry has changed since, so that
+   * it means the same: positions move past inserted items, and an edit of a deleted item is
+   * dropped. Both entries were written for the same state. The result is for the state after
+   * `other`.
+   *
+   * A client rewrites its unsent entries over the entries that others appended first (`later`). It
+   * also rewrites the entries of others over its unsent ones (`earlier`), in order to rewrite the
+   * next unsent entry. So both orders must lead to the same places. If nothing else decides, such
+   * as between two insertions at one place, `side` does.
+   *
+   * No fold runs it, so it may change without a new version. It changes none of its arguments, and
+   * the fold changes no body. A reducer without it has its entries appended as they were written.
+   * @returns undefined if the entry stays as it is
+   */
+  rebase?(
+    entry: UnplacedEntry,
+    other: UnplacedEntry,
+    side: RebaseSide,
+  ): Rebased | undefined | Promise<Rebased | undefined>;
 }
 
 /** The end of the names that `withHistory` gives. Readers look for a kept history only then. */
 export const HISTORY_SUFFIX = '+history';
 
 /** The parts of a reducer, as messages name them. */
-export const REDUCER_PARTS = 'a name, a version of 1 or more, a function fold, and perhaps a function validate';
+export const REDUCER_PARTS =
+  'a name, a version of 1 or more, a function fold, and perhaps functions validate and rebase';
 
 /** Whether a value has the parts of a reducer. */
 export function isReducer(value: unknown): value is Reducer {
@@ -126,7 +169,8 @@ export function isReducer(value: unknown): value is Reducer {
     Number.isSafeInteger(version) &&
     version >= 1 &&
     typeof fold === 'function' &&
-    (!('validate' in value) || value.validate === undefined || typeof value.validate === 'function')
+    (!('validate' in value) || value.validate === undefined || typeof value.validate === 'function') &&
+    (!('rebase' in value) || value.rebase === undefined || typeof value.rebase === 'function')
   );
 }
 

@@ -1619,8 +1619,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/visible-state.ts',
-        from: 'entriesAt(foldedAt, [pending.draft], before)',
-        to: 'entriesAt(foldedAt, [pending.draft])',
+        from: 'entriesAt(foldedAt, draftsOf(item), before)',
+        to: 'entriesAt(foldedAt, draftsOf(item))',
       },
     ],
   },

@@ -11,4 +11,5 @@ export const INVARIANTS = {
   I9: 'A fold depends neither on snapshot positions, nor on batch sizes, nor on the decoder',
   I10: 'The feed has each entry of each log once, in the order of the log',
   I11: 'Each recorded change of a plain table is one revision',
+  I12: 'An edit reaches what its author saw, or its author is told that it does not',
 } as const;

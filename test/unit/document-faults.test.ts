@@ -96,26 +96,30 @@ test('a refresh that finds a lost pending entry also shows what others appended 
 test('an append succeeds even if a pending entry cannot be folded again', async () => {
   const live = await LiveLog.create();
   const document = await openUncached(live);
-  let fails = true;
-  let failing = false;
+  let [fails, isBusy, failing] = [true, true, false];
+  let puts = 0;
   live.interceptor = async (name, effect) => {
     if (failing && name === 'get') throw HANG_UP;
     if (name !== 'putEntries' || !fails) return effect();
-    if (document.pending.length > 0 && document.pending[0]?.error === undefined)
-      throw new StoreUnavailableError('busy');
+    if (isBusy) throw new StoreUnavailableError('busy');
     const answer = await effect();
-    failing = true;
+    // The pending entry of before is sent first.
+    failing = ++puts === 2;
     return answer;
   };
   const stored = document.mutate(cell(0, 0, 'ours'));
   await new Promise<void>((resolve) => document.subscribe(resolve));
   while (document.pending[0]?.error === undefined) await new Promise((resolve) => setImmediate(resolve));
-  await document.append(cell(1, 0, 'Austin'));
+  isBusy = false;
+  const appended = document.append(cell(1, 0, 'Austin'));
+  const later = document.mutate(cell(2, 0, 'later'));
+  await appended;
+  expect(failing).toBe(true);
   fails = false;
   failing = false;
-  await stored;
+  await Promise.all([stored, later]);
   await document.refresh();
-  expect((await rowsOf(document)).slice(0, 2).map(([first]) => first)).toEqual(['ours', 'Austin']);
+  expect((await rowsOf(document)).slice(0, 3).map(([first]) => first)).toEqual(['ours', 'Austin', 'later']);
 });
 
 test('a mutation is stored and others follow even if the state cannot be folded again', async () => {

@@ -22,11 +22,12 @@ import { entrySuffix, keyPrefix, recordsOf, storedValue } from './history-record
  */
 export function withHistory(reducer: Reducer): Reducer {
   if (keepsHistory(reducer)) return reducer;
-  const { name, version, validate } = reducer;
+  const { name, version, validate, rebase } = reducer;
   return {
     name: name + HISTORY_SUFFIX,
     version,
     ...(validate !== undefined && { validate: validate.bind(reducer) }),
+    ...(rebase !== undefined && { rebase: rebase.bind(reducer) }),
     fold: recordingFold(reducer, (draft) => new KeptHistory(draft)),
   };
 }

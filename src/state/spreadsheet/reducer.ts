@@ -5,6 +5,7 @@ import { plainName } from '../history/with-history.ts';
 import { bodyInvalid, checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { checkCellPlace, LIMITS_ADVICE, MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
 import { foldImport } from './import.ts';
+import { rebaseSheetEntry } from './rebase.ts';
 import { Sheet } from './sheet.ts';
 
 /**
@@ -100,6 +101,7 @@ export const spreadsheet: Reducer = {
     checkType(entry, SHEET_ENTRY_VERSIONS);
     return OPERATIONS[entry.type].fold(sheetOf(draft), entry);
   },
+  rebase: rebaseSheetEntry,
 };
 
 /** Whether a reducer folds the edits of a spreadsheet, with or without its history. */

@@ -47,6 +47,15 @@ async function twoLogs() {
 
 /** Advice for applications that hold documents, or append to several logs. */
 export const CLIENT: Cases = {
+  'Look at the new state, and make the change again if it is still wanted': async (refused) => {
+    const live = await LiveLog.create();
+    const [document, other] = [await live.open({ reducer: spreadsheet }), await live.open({ reducer: spreadsheet })];
+    await other.append([CITY, { type: 'Delete Rows', version: 1, body: [0, 1] }]);
+    await refused(() => document.append(CITY));
+    expect(await rowsOf(document)).toEqual([]);
+    await document.append(CITY);
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  },
   'Give an array of { log, entries }': async (refused) => {
     const { client, logs } = await twoLogs();
     for (const appends of [undefined, [], [CITY], [{ entries: [CITY] }]]) {
