@@ -1089,8 +1089,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'unchecked-span',
     fault: 'the feed takes a span that does not continue where the feed has the log',
-    test: 'test/simulation/feed.test.ts',
-    project: 'sources',
+    test: 'test/unit/feed-log.test.ts',
     edits: [
       {
         file: 'feed/feed-reducer.ts',
