@@ -15,9 +15,9 @@ import { type LoadDeps, type LoadOptions, loadState } from '../snapshot/load.ts'
 import { nodeStore } from '../snapshot/snapshots.ts';
 import { type FrozenMap, type FrozenMeta, FrozenState } from '../state/frozen-state.ts';
 import type { Reducer, ReducerDraft } from '../state/reducer.ts';
-import { foldsSheets, sheetOf } from '../state/spreadsheet/reducer.ts';
-import { type Rectangle, readRectangle } from '../state/spreadsheet/sheet.ts';
-import { type AxisChange, type CellChange, diffSheets } from '../state/spreadsheet/sheet-diff.ts';
+import type { Rectangle } from '../state/spreadsheet/sheet.ts';
+import type { AxisChange, CellChange } from '../state/spreadsheet/sheet-diff.ts';
+import { mayBeSheet, SHEET_MAPS } from '../state/spreadsheet/sheet-maps.ts';
 import type { State } from '../state/state.ts';
 import { diffStates, isSameContent, type MapChange, type MetaChange } from '../state/state-diff.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -78,30 +78,35 @@ export class DocumentState {
 
   /**
    * The differences between this state and another one, which is usually a later state of the same
-   * log. Compares sheets by cell and other states by item. Skips what the states share without
+   * log. Compares sheets by cell, and everything else by item. Skips what the states share without
    * downloading it, so requests and time grow with the difference. A flush between the states
    * counts as one: it writes chunks again, although it changes no content. Downloads the inner
    * nodes first, and the rest while the caller iterates.
    *
    * For the changes of sheets see {@link diffSheets}, for others {@link diffStates}.
    */
-  diff(after: DocumentState): AsyncGenerator<StateChange, undefined> {
-    const areSheets = [this, after].every((state) => foldsSheets(state.#reducer));
-    return areSheets ? diffSheets(this.#frozen, after.#frozen) : diffStates(this.#frozen, after.#frozen);
+  async *diff(after: DocumentState): AsyncGenerator<StateChange, undefined> {
+    const areSheets = [this, after].every((state) => mayBeSheet(state.content));
+    if (!areSheets) return yield* diffStates(this.#frozen, after.#frozen);
+    const { diffSheets } = await import('../state/spreadsheet/sheet-reads.ts');
+    yield* diffSheets(this.#frozen, after.#frozen);
+    return yield* diffStates(this.#frozen, after.#frozen, SHEET_MAPS);
   }
 
   /**
    * The cells of a rectangle, row by row; null for an empty cell. Downloads the chunks that it
-   * needs in parallel.
+   * needs in parallel. The reducer may be any that edits a sheet with `sheetOf`. A state without
+   * maps is an empty sheet.
    * @throws UsageError if the state is not a sheet, or the rectangle is outside of the sheet or
    * larger than 1,000,000 cells
    */
   async view(rectangle: Rectangle): Promise<Value[][]> {
-    if (!foldsSheets(this.#reducer)) {
+    if (!mayBeSheet(this.content)) {
       throw new UsageError(`the states of reducer '${this.#reducer.name}' are not sheets`, {
         advice: 'Read its maps with map(name)',
       });
     }
+    const { readRectangle, sheetOf } = await import('../state/spreadsheet/sheet-reads.ts');
     return readRectangle(sheetOf(this.draft), rectangle);
   }
 }

@@ -298,8 +298,7 @@ export class Document {
   /**
    * The cells of a rectangle, row by row; null for an empty cell. Downloads the chunks that it
    * needs in parallel.
-   * @throws UsageError if the reducer is not the spreadsheet, or the rectangle is larger than
-   * 1,000,000 cells or outside the sheet
+   * @throws the errors of {@link DocumentState.view}
    */
   view(rectangle: Rectangle): Promise<Value[][]> {
     return this.state.view(rectangle);

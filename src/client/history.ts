@@ -23,9 +23,9 @@ import {
   realChanges,
 } from '../state/history/key-changes.ts';
 import { keepsHistory, recordingFold } from '../state/history/with-history.ts';
-import type { Reducer, ReducerDraft } from '../state/reducer.ts';
-import { CELLS_MAP, cellKey, keyColumn, MAX_COLUMNS, MAX_ROWS, rowCells } from '../state/spreadsheet/cell-key.ts';
-import { foldsSheets, sheetOf } from '../state/spreadsheet/reducer.ts';
+import type { Reducer } from '../state/reducer.ts';
+import { mayBeSheet } from '../state/spreadsheet/sheet-maps.ts';
+import type { SheetKeys } from '../state/spreadsheet/sheet-reads.ts';
 import type { State } from '../state/state.ts';
 import type { Key } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -100,7 +100,7 @@ export async function* readHistory(
   const { place, at, limit = Number.POSITIVE_INFINITY, onProgress } = request;
   const { log, nodes, state, end } = at === undefined ? newestState : await pastSource(deps, newestState, at);
   const frozen = new FrozenState(nodes, state);
-  const { keys, columnOf } = await keysOfPlace(place, frozen.draft, deps.reducer);
+  const { keys, columnOf } = await keysOfPlace(place, frozen, deps.reducer);
   const isKept = keepsHistory(deps.reducer);
   const recorded = isKept ? keptChanges(nodes, state, keys) : foldedChanges({ ...deps, onProgress }, log, keys, end);
   const changes = realChanges(recorded);
@@ -139,7 +139,7 @@ async function* ofRow(changes: readonly KeyChange[], columnOf: NonNullable<Colum
   }
 }
 
-type ColumnOf = Awaited<ReturnType<typeof keysOfPlace>>['columnOf'];
+type ColumnOf = SheetKeys['columnOf'];
 
 /** Numbers revisions, and leaves out all except the newest ones. */
 async function* newest(revisions: AsyncIterable<Found>, limit: number): AsyncGenerator<Numbered> {
@@ -180,41 +180,24 @@ export type HistoryPlace =
   | { readonly row: number }
   | { readonly collection: string; readonly id: string };
 
-export interface PlaceKeys {
-  readonly keys: HistoryKeys;
-  /** For a row: the column of a cell, by the cell's key. */
-  readonly columnOf?: (key: Key) => number;
-}
-
 /**
  * The keys of a place, as a state has them.
- * @throws UsageError if it is not a place, or if the reducer folds neither sheets nor collections
+ * @throws UsageError if it is not a place, or if the state has neither sheets nor collections
  */
-async function keysOfPlace(place: HistoryPlace, draft: ReducerDraft, reducer: Reducer): Promise<PlaceKeys> {
+async function keysOfPlace(place: HistoryPlace, { state, draft }: FrozenState, reducer: Reducer): Promise<SheetKeys> {
   if ('map' in place && typeof place.map === 'string' && isKey(place.key)) return { keys: place };
   if ('collection' in place && typeof place.collection === 'string' && typeof place.id === 'string') {
     requireReducer('collections', foldsCollections(reducer), reducer);
     return { keys: { map: COLLECTION_ITEMS_MAP, key: collectionItemKey(place.collection, place.id) } };
   }
-  if (!('row' in place) || !isBelow(place.row, MAX_ROWS) || ('column' in place && !isBelow(place.column, MAX_COLUMNS)))
+  const { isSheetPlace, keysInSheet, sheetOf } = await import('../state/spreadsheet/sheet-reads.ts');
+  const [row, column] = 'row' in place ? [place.row, 'column' in place ? place.column : undefined] : [];
+  if (row === undefined || !isSheetPlace(row, column))
     throw new UsageError('this place has no history', {
       advice: 'Give { map, key }, { row, column }, { row } or { collection, id }; rows and columns count from 0',
     });
-  requireReducer('sheets', foldsSheets(reducer), reducer);
-  const sheet = sheetOf(draft);
-  const row = await sheet.rows.idAt(place.row);
-  if ('column' in place) {
-    return { keys: { map: CELLS_MAP, key: cellKey(row, await sheet.columns.idAt(place.column)) } };
-  }
-  const columns = await Array.fromAsync(sheet.columns.runs());
-  return {
-    keys: { map: CELLS_MAP, range: rowCells(row, 1) },
-    columnOf: (key) => {
-      const id = keyColumn(Number(key));
-      const run = columns.find((each) => id >= each.id && id < each.id + each.length);
-      return run === undefined ? MAX_COLUMNS : run.start + id - run.id;
-    },
-  };
+  requireReducer('sheets', mayBeSheet(state), reducer);
+  return keysInSheet(sheetOf(draft), row, column);
 }
 
 function requireReducer(kind: string, folds: boolean, { name }: Reducer): void {
@@ -226,10 +209,6 @@ function requireReducer(kind: string, folds: boolean, { name }: Reducer): void {
 
 function isKey(key: unknown): key is Key {
   return typeof key === 'string' || (typeof key === 'number' && Number.isSafeInteger(key) && key >= 0);
-}
-
-function isBelow(number: unknown, limit: number): boolean {
-  return typeof number === 'number' && Number.isSafeInteger(number) && number >= 0 && number < limit;
 }
 
 /** Unsaved nodes that a fold may hold before it goes on from a stored snapshot, in bytes. */

@@ -27,14 +27,17 @@ export interface MapChange {
  * The differences between two states: first of the metadata record in order of name, then of each
  * map, in order of name and key. Leaves out the maps of logfold itself, and ignores weights.
  * Requests and time grow with the chunks in which the states differ.
+ * @param without names of further maps to leave out
  */
 export async function* diffStates(
   before: FrozenState,
   after: FrozenState,
+  without: ReadonlySet<string> = new Set(),
 ): AsyncGenerator<MetaChange | MapChange, undefined> {
   yield* diffMeta(before, after);
   const names = new Set([...before.mapNames, ...after.mapNames]);
   for (const map of [...names].sort()) {
+    if (without.has(map)) continue;
     for await (const difference of diffMaps(before, after, map)) yield { kind: 'item', map, ...difference };
   }
 }
