@@ -50,8 +50,7 @@ const { outputs } = await build({
   // The notices of the licenses of packages that are copied.
   banner: { js: `/* with parts of uuid ${uuid.version} by Robert Kieffer and other contributors (MIT) */` },
   target: 'es2024',
-  // Errors have the names of their classes.
-  keepNames: true,
+  // No `keepNames`: bundlers of pages could not leave out a class that nobody uses.
   metafile: true,
   logLevel: 'warning',
   plugins: [separateZstd],
