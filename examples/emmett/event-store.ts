@@ -2,13 +2,12 @@
 import * as emmett from '@event-driven-io/emmett';
 import type { Logs, QueryRange, Reducer, Value } from 'logfold';
 import { EntryExistsError, LogNotFoundError, parseLogId, toValue } from 'logfold';
-import { v5 } from 'uuid';
 
 type Definition<S, E> = Pick<Reducer, 'name' | 'version'> & { evolve(state: S, event: E): S; initialState(): S };
 type StreamReducer = Reducer & { readonly evolve: unknown };
 type EventStore = emmett.EventStore<emmett.ReadEventMetadataWithoutGlobalPosition>;
 
-const logOf = (streamName: string) => parseLogId(v5(streamName, '5b0f6e0c-4f0e-4d0b-9d0c-0f8f3a6f3c11'));
+const logOf = (streamName: string) => parseLogId(`emmett/${streamName}`);
 /** The types of events and states are the word of the caller, as in every store of Emmett. */
 const claimed = (value: unknown): never => value as never;
 const unless = (kind: new (...args: never[]) => Error) => (error: unknown) => {
@@ -21,12 +20,10 @@ function eventOf({ type, body, number = 0 }: { type: string; body: Value; number
 
 /** Folds streams as `evolve` does: for the pipeline, and for {@link getLogfoldEventStore}. */
 export function streamReducer<S, E>({ name, version, evolve, initialState }: Definition<S, E>): StreamReducer {
-  const fold: Reducer['fold'] = async (draft, { type, body }) => {
-    const number = Number(draft.meta.get('number') ?? 0) + 1;
-    draft.meta.set('number', number);
+  const fold: Reducer['fold'] = async (draft, entry) => {
     const states = draft.map('states', 'string');
     const state = (await states.get('state')) ?? initialState();
-    states.put('state', toValue(evolve(claimed(state), claimed(eventOf({ type, body, number })))));
+    states.put('state', toValue(evolve(claimed(state), claimed(eventOf(entry)))));
   };
   return { name, version, evolve, fold };
 }
@@ -74,10 +71,10 @@ export function getLogfoldEventStore(logs: Logs, reducer?: StreamReducer): Event
         return { type, version: 1, body: toValue({ data, metadata }) };
       });
       const options = typeof given === 'bigint' ? { after: { number: Number(given) } } : {};
-      const added = await logs.client.addEntries(logOf(streamName), entries, options).catch((error: unknown) => {
-        const { code, newestNumber = 0 }: EntryExistsError = claimed(error);
+      const added = await logs.client.addEntries(logOf(streamName), entries, options).catch(async (error: unknown) => {
+        const { code }: EntryExistsError = claimed(error);
         if (!['ENTRY_EXISTS', 'ENTRY_NOT_FOUND', 'LOG_NOT_FOUND'].includes(code)) throw error;
-        throw new emmett.ExpectedVersionConflictError(BigInt(newestNumber), claimed(expected));
+        throw new emmett.ExpectedVersionConflictError(await versionOf(streamName), claimed(expected));
       });
       const { firstNumber: first = 1 } = added;
       return { nextExpectedStreamVersion: BigInt(first + events.length - 1), createdNewStream: first === 1 };

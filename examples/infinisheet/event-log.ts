@@ -130,13 +130,13 @@ export function eventLogOf<T extends LogEntry>(
 }
 
 /** @returns why the reducer refused the entry on the newest state; undefined if the log has it */
-async function append(document: Document, entry: NewEntry): Promise<string | undefined> {
+async function append(document: Document, entry: NewEntry, isFresh = false): Promise<string | undefined> {
   try {
     return await document.append(entry).then(() => undefined);
   } catch (error) {
     const { cause = undefined } = error instanceof EntryRejectedError ? error : {};
     if (!(cause instanceof RangeError || cause instanceof BodyInvalidError)) throw error;
-    return (await document.refresh()) ? append(document, entry) : cause.message;
+    return !isFresh && (await document.refresh()) ? append(document, entry, true) : cause.message;
   }
 }
 

@@ -26,12 +26,12 @@ export interface QueryRange {
    */
   readonly from: PositionOrNumber | 'snapshot' | 'start';
   /** Exclusive; the log's end by default, and if the position or number is beyond it. */
-  readonly to?: PositionOrNumber | 'end';
+  readonly to?: PositionOrNumber | 'end' | undefined;
   /**
    * The most entries of the application; all by default. At least 1. Snapshot and End Segment
    * entries before the last of them come too, and do not count.
    */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** Whether the newest entry of the range comes first. False by default. */
   readonly reverse?: boolean;
   /** Whether the entries carry their application attributes. False by default. */
