@@ -71,6 +71,7 @@ export {
   type ReservedTypeNames,
   ReservedTypes,
 } from '../log/entry.ts';
+export type { StoredFile } from '../log/file.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { VIRTUAL_TYPES } from '../log/schedule.ts';
 export type { MappingDocument } from '../mapping/schema-mapping.ts';

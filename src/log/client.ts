@@ -1,13 +1,14 @@
 import type { ByteSource } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
-import { checkPosition, comparePositions, type Position } from '../ids/position.ts';
+import { checkPositionOrNumber, comparePositions, type Position, type PositionOrNumber } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, append, checkAppendOptions } from './append.ts';
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { BodiesAhead, loadBody } from './body.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
 import { type Entry, type EntryHead, RESERVED_TYPES } from './entry.ts';
-import { saveFile } from './file.ts';
+import { fileOf, type StoredFile, saveFile } from './file.ts';
+import { resolvePosition } from './find-position.ts';
 import { creationTime, type DraftedEntry, draftEntries, type NewEntry, snapshotEntry } from './new-entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache, type TRUST_MS } from './newest.ts';
@@ -174,12 +175,26 @@ export class LogClient {
   }
 
   /**
-   * Changes attributes of an entry that are not logfold's, if they are as expected. Only the open
-   * segment takes changes. Costs one transaction. Throws the errors of {@link updateAttributes}.
+   * Opens the file of an entry with one request; undefined if it has none. `bytes()` of the answer
+   * streams the file and checks its hash after the last byte: until then, do not trust what was
+   * read.
+   * @throws ExternalMissingError if the file does not exist
+   * @throws the errors of {@link StoredFile.bytes} while it is read
    */
-  async updateAttributes(log: LogId, position: Position, change: AttributeChange): Promise<AttributeAnswer> {
+  async loadFile(entry: Entry): Promise<StoredFile | undefined> {
+    const { blobs, types } = this.#context;
+    return types.includes(entry.type) ? undefined : fileOf(blobs, entry);
+  }
+
+  /**
+   * Changes attributes of an entry that are not logfold's, if they are as expected. Only the open
+   * segment takes changes. Costs one transaction, and a read of the entry's position if it is given
+   * by its number. Throws the errors of {@link updateAttributes}.
+   */
+  async updateAttributes(log: LogId, place: PositionOrNumber, change: AttributeChange): Promise<AttributeAnswer> {
     const id = this.#context.parseLog(log);
-    checkPosition(position, { log: id, name: 'position' });
+    checkPositionOrNumber(place, { log: id, name: 'position' });
+    const position = await resolvePosition(this.#context, id, place, this.#context.newest.get(id));
     return updateAttributes(this.#context, id, position, change);
   }
 

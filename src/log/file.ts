@@ -1,10 +1,11 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
 import type { ByteSource } from '../codec/bytes.ts';
-import { ExternalCorruptError, ExternalMissingError, UsageError } from '../errors.ts';
+import { ExternalCorruptError, ExternalMissingError, LogfoldError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
+import type { Entry } from './entry.ts';
 
 /** Bytes of one request. The next one is sent ahead, so a reader holds two parts in memory. */
 const PART_BYTES = 4 * 1024 * 1024;
@@ -62,6 +63,22 @@ export async function openFile(blobs: BlobStore, key: string): Promise<StoredFil
   const first = await blobs.getRange(key, { from: 0, to: PART_BYTES });
   if (first === undefined) throw missing(key);
   return new StoredFile(blobs, key, first);
+}
+
+/**
+ * Opens the file of an entry; undefined if it has none.
+ * @throws ExternalMissingError, with the place, if it does not exist
+ */
+export async function fileOf(
+  blobs: BlobStore,
+  { file, log, position, type }: Pick<Entry, 'file' | 'log' | 'position' | 'type'>,
+): Promise<StoredFile | undefined> {
+  if (file === undefined) return undefined;
+  try {
+    return await openFile(blobs, file);
+  } catch (error) {
+    throw error instanceof LogfoldError ? error.at({ log, ...position, type }) : error;
+  }
 }
 
 /** The file of an entry in the blob store. */

@@ -198,6 +198,12 @@ function checkEntry(log: LogId, entry: NewEntry): void {
       advice: `Give the entry a type of at most ${MAX_TYPE_LENGTH} characters`,
     });
   }
+  if (!type.isWellFormed()) {
+    throw new UsageError('the type of an entry has a lone surrogate, which no table stores', {
+      log,
+      advice: 'Give the entry a type of well-formed text',
+    });
+  }
   if (!Number.isSafeInteger(version) || version < 0) {
     throw new UsageError(
       `version ${typeof version === 'number' ? version : kindOf(version)} is not a non-negative integer`,

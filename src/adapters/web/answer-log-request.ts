@@ -295,9 +295,10 @@ function checkLimits(entry: Entry): void {
   }
 }
 
-/** The size of a body by DynamoDB's rules. */
+/** The size of a body by DynamoDB's rules, without the name of its attribute. */
 function bodyBytes({ body, ...entry }: Entry): number {
-  return body === undefined ? 0 : itemBytes(encodeEntry({ ...entry, body })) - itemBytes(encodeEntry(entry));
+  if (body === undefined) return 0;
+  return itemBytes(encodeEntry({ ...entry, body })) - itemBytes(encodeEntry(entry)) - 'B'.length;
 }
 
 /**

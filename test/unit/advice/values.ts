@@ -470,6 +470,11 @@ export const VALUES: Cases = {
     const [next = 0] = numbersOf(await refused(() => client.query(log, { from: { number: 9 } })));
     expect((await client.query(log, { from: { number: next } })).start).toEqual({ segment: 0, entry: 3 });
   },
+  'Give the entry a type of well-formed text': async (refused) => {
+    const { client, log } = await clientOfLog();
+    await refused(() => client.addEntry(log, { type: '\ud83d', version: 1 }));
+    await client.addEntry(log, { type: '\ud83d\ude00', version: 1 });
+  },
   'Give `created` in epoch seconds, and with it whole milliseconds from 0 to 999': async (refused) => {
     const { client, log } = await clientOfLog();
     const entry = { type: 'Set', version: 1 };
