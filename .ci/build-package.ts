@@ -4,7 +4,7 @@
  * half a millisecond of processor time to load a file, and there are hundreds of source files.
  */
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { build, type Plugin } from 'esbuild';
 import uuid from '../node_modules/uuid/package.json' with { type: 'json' };
 import zstd from '../node_modules/zstd-codec/package.json' with { type: 'json' };
@@ -25,12 +25,13 @@ const separateZstd: Plugin = {
 /** The package has a copy of uuid, which has a file for each function. */
 const packages = { ...manifest.dependencies, ...manifest.optionalDependencies, ...manifest.peerDependencies };
 
-/** Entries that need packages which npm may have left out. */
-const NODE_ENTRIES = ['aws', 'local'];
+/** The entries of the package. Those with `module` need packages that npm may have left out. */
+const entries = Object.values(manifest.exports).flatMap((each) => (typeof each === 'string' ? [] : [each]));
+const nameOf = ({ types }: { readonly types: string }): string => basename(types, '.d.ts');
 
 const { outputs } = await build({
   entryPoints: [
-    ...['aws', 'collections', 'items', 'local', 'logfold', 'react', 'spreadsheet'].map((name) => `exports/${name}`),
+    ...entries.map((entry) => `exports/${nameOf(entry)}`),
     ...['adapters/platform/installed', 'cli/main', 'local/supervisor'],
   ].map((name) => ({ in: join(SOURCES, `${name}.ts`), out: name })),
   outdir: DIST,
@@ -58,7 +59,7 @@ const { outputs } = await build({
 
 // A static import of a missing package fails before any code runs, so Node gets these modules. They
 // load an entry with `require`, which does not wait. Bundlers get the entry itself.
-for (const name of NODE_ENTRIES) {
+for (const name of entries.filter((entry) => 'module' in entry).map(nameOf)) {
   const names = outputs[`dist/exports/${name}.js`]?.exports.toSorted() ?? [];
   await writeFile(
     join(DIST, `exports/installed-${name}.js`),
