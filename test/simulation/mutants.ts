@@ -798,6 +798,126 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'others-not-moved',
+    fault: 'entries of others do not move over unsent entries, so that the next unsent one meets them elsewhere',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: '        others = crossed.others;\n        moved',
+        to: '        moved',
+      },
+    ],
+  },
+  {
+    name: 'own-entry-moves',
+    fault: 'an entry that the log has got moves the unsent entries after it again',
+    test: 'test/property/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: 'else if (unsent.isSent && arrived.id',
+        to: 'else if (unsent.index < 0 && arrived.id',
+      },
+    ],
+  },
+  {
+    name: 'builds-on-nothing',
+    fault: 'an entry stays pending although the one on which it builds has failed',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: 'if (this.#reducer.rebase === undefined || gone.isVoid) return',
+        to: 'if (gone.unsent.index >= 0) return',
+      },
+    ],
+  },
+  {
+    name: 'split-mutation',
+    fault: 'a deletion with a mutation becomes several entries, and only one of them applies',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: '  return draft.once === undefined && pieces.length',
+        to: '  return pieces.length',
+      },
+    ],
+  },
+  {
+    name: 'skipped-forgotten',
+    fault: 'unsent entries do not meet the entries that a document skipped for a newer snapshot',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/follower.ts',
+        from: '      this.#arrive([{ from:',
+        to: '      if (end.entry < 0) this.#arrive([{ from:',
+      },
+    ],
+  },
+  {
+    name: 'no-effect-moves',
+    fault: 'a mutation without effect moves unsent entries, if a document skipped it',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/arrivals.ts',
+        from: '        if (mutation <= (',
+        to: '        if (mutation < 0 && mutation <= (',
+      },
+    ],
+  },
+  {
+    name: 'append-overtakes',
+    fault: 'an append comes before the pending entries on which it builds',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/document.ts',
+        from: '        await this.#sendAll(seen);\n',
+        to: '        if (seen.length < 0) await this.#sendAll(seen);\n',
+      },
+    ],
+  },
+  {
+    name: 'seen-when-sent',
+    fault: 'an append counts everything as seen that the document shows when it is sent',
+    test: 'test/unit/rebase.test.ts',
+    edits: [
+      {
+        file: 'client/document.ts',
+        from: '? this.#visible.author(unsent) :',
+        to: '? () => this.#visible.author(unsent)() :',
+      },
+    ],
+  },
+  {
+    name: 'unseen-rows-deleted',
+    fault: 'a deletion deletes the rows that others inserted into its range',
+    test: 'test/unit/sheet-rebase.test.ts',
+    edits: [
+      {
+        file: 'state/spreadsheet/rebase.ts',
+        from: '    over.position <= position\n      ?',
+        to: '    over.position <= position || end > 0\n      ?',
+      },
+    ],
+  },
+  {
+    name: 'both-come-second',
+    fault: 'two insertions at one row each come after the other one',
+    test: 'test/unit/sheet-rebase.test.ts',
+    edits: [
+      {
+        file: 'state/spreadsheet/rebase.ts',
+        from: "over.kind === 'insert' && side === 'later' ?",
+        to: "over.kind === 'insert' && side.length > 0 ?",
+      },
+    ],
+  },
+  {
     name: 'equal-state-announced',
     fault: 'the listeners of a document run after an entry that changes nothing',
     test: 'test/property/notifications.test.ts',

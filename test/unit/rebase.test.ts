@@ -170,6 +170,22 @@ describe.each(WAYS)('an entry of %s', (way) => {
   });
 });
 
+test.each(WAYS)('%s refuses an entry if those in between have expired, and no later one', async (way) => {
+  const { live, ann, ben } = await cities();
+  await ben.append(insertRows(0));
+  await live.sheet.completed();
+  await live.sheet.covered();
+  const items = (await live.sheet.items()).length;
+  await live.sheet.tables.deleteEntries(live.sheet.log, 0, [...Array(items).keys()]);
+  live.sheet.nowMs += 3_600_000;
+  // The entry is written for the state before the refresh.
+  const [, told] = await Promise.allSettled([ann.refresh(), send(ann, way, cells([2, 1, 'Colorado']))]);
+  expect(told).toMatchObject({ status: 'rejected', reason: { code: 'ENTRY_DROPPED', cause: { code: 'ENTRY_GAP' } } });
+  expect(await rowsOf(ann)).toEqual([[], ['city'], ['Austin'], ['Denver'], ['Provo']]);
+  await send(ann, way, cells([3, 1, 'Colorado']));
+  expect((await rowsOf(ann))[3]).toEqual(['Denver', 'Colorado']);
+});
+
 describe('several entries', () => {
   test('each entry of an append sees those before it', { tags: ['I12'] }, async () => {
     const { ann, ben } = await cities();
@@ -216,19 +232,30 @@ describe('several entries', () => {
 
   test('an append comes after the pending entries that its author saw', { tags: ['I12'] }, async () => {
     const { live, ann } = await cities();
-    let busy = true;
+    let appended: Promise<unknown> | undefined;
+    let puts = 0;
     live.interceptor = async (name, effect) => {
-      if (busy && name === 'putEntries') throw new StoreUnavailableError('busy');
+      if (name !== 'putEntries' || puts++ >= 3) return effect();
+      // It runs after three attempts, while the pending entry waits for another one.
+      appended ??= ann.append(cells([3, 1, 'Colorado']));
+      throw new StoreUnavailableError('busy');
+    };
+    await ann.mutate(insertRows(0));
+    await appended;
+    expect(await rowsOf(ann)).toEqual([[], ['city'], ['Austin'], ['Denver', 'Colorado'], ['Provo']]);
+  });
+
+  test('an append fails if the pending entries that its author saw cannot be sent', async () => {
+    const { live, ann } = await cities();
+    live.interceptor = async (name, effect) => {
+      if (name === 'putEntries') throw new StoreUnavailableError('busy');
       return effect();
     };
-    const pending = ann.mutate(insertRows(0));
-    while (ann.pending[0]?.error === undefined) await new Promise((resolve) => setImmediate(resolve));
-    // Without the row on which it builds, the entry would be about another row.
+    const closed = expect(ann.mutate(insertRows(0))).rejects.toThrow('the document is closed');
     await expect(ann.append(cells([3, 1, 'Colorado']))).rejects.toThrow(StoreUnavailableError);
-    busy = false;
-    await ann.append(cells([3, 1, 'Colorado']));
-    await pending;
-    expect(await rowsOf(ann)).toEqual([[], ['city'], ['Austin'], ['Denver', 'Colorado'], ['Provo']]);
+    ann.close();
+    await closed;
+    expect(await live.sheet.items()).toHaveLength(2);
   });
 
   test('an append that nobody waited for is not seen by the next entry', async () => {
