@@ -5,10 +5,12 @@ import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AppendOptions, checkAppendOptions } from '../log/append.ts';
 import { oncePerPart } from '../log/guard.ts';
-import { type DraftedEntry, draftEntries, draftEntry, type NewEntry } from '../log/new-entry.ts';
+import { type DraftedEntry, draftEntries, draftEntry } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
+import type { NewEntryOf } from '../state/define-reducer.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
+import type { Reducer } from '../state/reducer.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet.ts';
 import { type Branch, branchItemOf, Rebaser, type Unsent } from './branch.ts';
 import { type DocumentState, loadPastState, type Moment, type PastState, type StateChange } from './document-state.ts';
@@ -44,7 +46,7 @@ export type MutateOptions = Pick<AppendOptions, 'after'>;
  *
  * A method that throws leaves the document as it is.
  */
-export class Document {
+export class Document<R extends Reducer = Reducer> {
   readonly log: LogId;
   readonly #deps: DocumentDeps & LoadDeps;
   readonly #follower: Follower;
@@ -67,7 +69,11 @@ export class Document {
   }
 
   /** Opens a log. Use `Logs.open`. */
-  static async open(deps: DocumentDeps, log: LogId, options: DocumentOptions): Promise<Document> {
+  static async open<R extends Reducer>(
+    deps: DocumentDeps,
+    log: LogId,
+    options: DocumentOptions<R>,
+  ): Promise<Document<R>> {
     const { reducer, reloadAfter, onBadEntry } = options;
     const { entries = RELOAD_AFTER.entries, segments = RELOAD_AFTER.segments } = reloadAfter ?? {};
     const onForeign = options.onForeign && oncePerPart(options.onForeign);
@@ -75,7 +81,7 @@ export class Document {
       limits: { entries, segments },
       onBadEntry,
     });
-    return new Document({ ...deps, onForeign, reducer }, follower);
+    return new Document<R>({ ...deps, onForeign, reducer }, follower);
   }
 
   /**
@@ -200,7 +206,7 @@ export class Document {
    * @throws the errors of `LogClient.addEntries`
    */
   async append(
-    entries: NewEntry | readonly NewEntry[],
+    entries: NewEntryOf<R> | readonly NewEntryOf<R>[],
     options: AppendOptions = {},
   ): Promise<AppendedEntries | undefined> {
     checkAppendOptions(this.log, options);
@@ -243,7 +249,7 @@ export class Document {
    * @throws DocumentStoppedError if the document stops at a bad entry before the log has the entry
    * @throws DocumentClosedError if the document is closed before the log has the entry
    */
-  async mutate(entry: NewEntry, options: MutateOptions = {}): Promise<StoredMutation | undefined> {
+  async mutate(entry: NewEntryOf<R>, options: MutateOptions = {}): Promise<StoredMutation | undefined> {
     this.#checkOpen();
     checkOptionNames('mutate', options, ['after']);
     checkAppendOptions(this.log, options);

@@ -4,6 +4,7 @@ import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { LogClient, type LogClientDeps } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
+import type { Reducer } from '../state/reducer.ts';
 import { NodeCache } from '../tree/node-cache.ts';
 import { Document, type DocumentDeps } from './document.ts';
 import { Feed } from './feed.ts';
@@ -97,7 +98,7 @@ export class Logs {
    * @throws any error that stops a log, such as an entry that cannot be folded; see
    * {@link DocumentOptions.onBadEntry}
    */
-  async open(log: string, options: DocumentOptions): Promise<Document> {
+  async open<R extends Reducer>(log: string, options: DocumentOptions<R>): Promise<Document<R>> {
     this.checkOpen();
     checkDocumentOptions(log, options);
     const document = await Document.open(this.#deps, this.#parseLog(log), options);

@@ -4,9 +4,10 @@ import { checkOnBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
 import type { ReloadLimits } from './state-folder.ts';
 
-export interface DocumentOptions {
+/** @template R decides which entries the document takes: those of its reducer */
+export interface DocumentOptions<R extends Reducer = Reducer> {
   /** Folds the entries. It must be the reducer of the deployment, which makes the snapshots. */
-  readonly reducer: Reducer;
+  readonly reducer: R;
   /**
    * A document that is further behind loads the newest snapshot instead of every entry since. 5,000
    * entries and 2 segments by default.

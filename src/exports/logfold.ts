@@ -86,6 +86,7 @@ export {
   type DefinedReducer,
   defineReducer,
   type MapType,
+  type NewEntryOf,
   numberMap,
   type ReducerDefinition,
   stringMap,

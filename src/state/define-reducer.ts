@@ -122,8 +122,29 @@ export interface ReducerDefinition<M extends MapTypes, E extends EntryTypes> {
   };
 }
 
+/** A new entry of a type and a version whose body has the type that its schema accepts. */
+type TypedNewEntry<E extends EntryTypes, T extends keyof E & string, V extends VersionOf<E[T]>> = NewEntry & {
+  readonly type: T;
+  readonly version: V;
+  readonly body: SchemaInput<E[T][V]>;
+};
+
+/** The new entries of all types and versions. */
+type TypedNewEntries<E extends EntryTypes> = {
+  [T in keyof E & string]: { [V in VersionOf<E[T]>]: TypedNewEntry<E, T, V> }[VersionOf<E[T]>];
+}[keyof E & string];
+
+/** The new entries that a reducer folds; any if it is not one of `defineReducer`. */
+export type NewEntryOf<R extends Reducer> = R extends { readonly newEntry?: infer N }
+  ? unknown extends N
+    ? NewEntry
+    : Extract<N, NewEntry>
+  : NewEntry;
+
 /** A reducer with typed entries and maps. */
 export interface DefinedReducer<M extends MapTypes, E extends EntryTypes> extends Reducer {
+  /** Only for the compiler: no object has it. */
+  readonly newEntry?: TypedNewEntries<E>;
   /** The maps of a document's state, or of a draft, for reading. */
   mapsOf(from: ReducerDraft | { readonly draft: ReducerDraft }): TypedMapReaders<M>;
   /**
@@ -134,7 +155,7 @@ export interface DefinedReducer<M extends MapTypes, E extends EntryTypes> extend
     type: T,
     version: V,
     body: SchemaInput<E[T][V]>,
-  ): NewEntry;
+  ): TypedNewEntry<E, T, V>;
 }
 
 /**
@@ -189,9 +210,8 @@ export function defineReducer<const M extends MapTypes, const E extends EntryTyp
     }),
     mapsOf: (from) => mapsOf('draft' in from ? from.draft : from),
     entry: (type, entryVersion, body) => {
-      const stored: unknown = body;
-      checkValue(stored);
-      return { type, version: entryVersion, body: stored };
+      checkValue(body);
+      return { type, version: entryVersion, body };
     },
   };
 }
