@@ -46,6 +46,8 @@ export interface Proposal {
 }
 
 const NUMBERED: readonly ItemKind['sort']['form'][] = ['number', 'digits'];
+/** The attribute in which the ready-made mappings find metadata. */
+const METADATA = 'metadata';
 /** The pattern of partition keys that are ids of logs as a whole. */
 const ID_ALONE = '{id}';
 /** Numbers from here on are times in epoch seconds or milliseconds. */
@@ -70,12 +72,14 @@ export function propose(sample: TableSample): Proposal {
   const mapping = log && mappingFor(sample, log, misfits);
   if (own === undefined && log === undefined) explainNoMapping(keys, kinds, misfits);
   if (mapping !== undefined && log !== undefined) findOtherForms(kinds, log, misfits);
+  const readyMade = mapping && readyMadeName(mapping);
+  const isBeside = (name: string): boolean => readyMade === undefined || name !== METADATA;
   return {
     recognized: own ?? (mapping !== undefined && isCastore(keys, mapping) ? 'Castore' : undefined),
     kinds: kinds.map(report),
     mapping,
-    readyMade: mapping && readyMadeName(mapping),
-    beside: mapping === undefined || log === undefined ? [] : attributesBeside(mapping, log.items),
+    readyMade,
+    beside: mapping === undefined || log === undefined ? [] : attributesBeside(mapping, log.items).filter(isBeside),
     misfits: misfits.list(),
   };
 }
@@ -132,7 +136,9 @@ function isCastore({ partition, sort }: TableKeys, { type, time, body }: Propose
 }
 
 function readyMadeName(mapping: ProposedMapping): string | undefined {
-  const proposed = JSON.stringify(parseMapping(mapping));
+  if (parseMapping(mapping).names.has(METADATA)) return undefined;
+  // The ready-made mappings name it, and fit items without it too.
+  const proposed = JSON.stringify(parseMapping({ ...mapping, metadata: METADATA }));
   const [, parameter] = /^(.+)#\{id\}$/.exec(mapping.partitionKey.pattern ?? '') ?? [];
   const names = MAPPING_NAMES.map((name) => (parameter === undefined ? name : `${name}:${parameter}`));
   return names.filter(isMappingName).find((name) => JSON.stringify(namedMapping(name)) === proposed);

@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { EntryExistsError, EntryNotFoundError, UsageError } from '../../src/errors.ts';
+import { EntryExistsError, EntryGapError, EntryNotFoundError, UsageError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { positionOfNumber } from '../../src/log/find-position.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
+import { type QueryRange, query } from '../../src/log/query.ts';
 import { storeArchive, written } from '../support/archives.ts';
 import { allEntries, entryAt, recordRequests, testLogClient, unarchived } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -295,5 +296,12 @@ describe('the position of a number', () => {
     for (const { number, position } of whole.filter(isOwn)) {
       expect(await positionOfNumber({ store: archived, types }, log, number ?? 0)).toEqual(position);
     }
+    const backward = async (range: Partial<QueryRange>) =>
+      allEntries((await query({ store: archived, types }, log, { from: 'start', reverse: true, ...range })).entries);
+    expect(await backward({})).toEqual(whole.toReversed());
+    expect((await backward({ to: { number: 8 }, limit: 2 })).map(({ number }) => number)).toEqual([7, 6]);
+    await expect(
+      allEntries((await query({ store: unarchived(store), types }, log, { from: 'start', reverse: true })).entries),
+    ).rejects.toThrow(EntryGapError);
   });
 });

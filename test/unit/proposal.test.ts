@@ -93,7 +93,7 @@ describe('the proposed mapping', () => {
         time: { name: 'timestamp', format: 'iso' },
         body: 'payload',
       },
-      beside: ['eventStoreId', 'isInitialEvent', 'metadata'],
+      beside: ['eventStoreId', 'isInitialEvent'],
       misfits: [],
     });
   });
