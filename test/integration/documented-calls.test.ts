@@ -116,6 +116,14 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     const [entry] = (await Array.fromAsync(entries)).flat();
     return expect(entry && (await logs.client.loadBody(entry))).toEqual([[0, 1, body]]);
   },
+  'logs.client.query': async () => {
+    const { entries } = await logs.client.query(log, { from: { number: 1 }, to: { number: 3 } });
+    return expect((await Array.fromAsync(entries)).flat().at(-1)?.number).toBe(2);
+  },
+  'logs.client.read': async () => {
+    const read = await Array.fromAsync(logs.client.read(log, { from: 'start' }), ({ number }) => number);
+    return expect(read).toEqual(Array.from(read, (_, i) => i + 1));
+  },
   'logs.client.saveFile': async () => {
     const file = await logs.client.saveFile(log, async function* () {
       yield new TextEncoder().encode('city\n');
