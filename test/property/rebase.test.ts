@@ -94,9 +94,11 @@ class Writer {
     else if (random.chance(0.5)) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** Waits for the answers. */
-  async end(): Promise<void> {
+  /** Waits for the answers. @returns the sheet that the writer sees in the end */
+  async end(): Promise<Seen> {
     await Promise.all(this.#open);
+    await this.#document.refresh().catch(ignoreFaults);
+    return look(this.#document);
   }
 
   async #send(intent: Intent, entries: readonly NewEntry[]): Promise<void> {
@@ -274,6 +276,7 @@ async function runHistory(seed: number): Promise<void> {
   for (const writer of writers) await writer.end();
   live.interceptor = (_, effect) => effect();
   const fresh = await look(await live.open({ reducer }));
+  for (const writer of writers) expect((await writer.end()).cells).toEqual(fresh.cells);
   check(
     fresh,
     writers.flatMap(({ intents }) => intents),
