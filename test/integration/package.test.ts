@@ -232,7 +232,7 @@ async function loadedBy(entry: string): Promise<string[]> {
 
 describe('importing an entry loads few modules:', () => {
   const packageOf = (file: string) => /^(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? '';
-  const CORE = ['@noble/hashes', 'fractional-indexing', 'logfold', 'msgpackr', 'p-limit', 'yocto-queue'];
+  const CORE = ['@noble/hashes', 'logfold', 'msgpackr', 'p-limit', 'yocto-queue'];
 
   test.each([
     ['logfold', CORE],

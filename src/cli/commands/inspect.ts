@@ -111,7 +111,7 @@ function describe(
   if (mapping === undefined) {
     return [...lines, 'No mapping is proposed: a log needs a sort key with a number that counts from 0 or 1.'];
   }
-  if (readyMade !== undefined) lines.push(`The ready-made mapping --mapping ${readyMade} is the same.`);
+  if (readyMade !== undefined) lines.push(`The ready-made mapping --mapping ${readyMade} fits.`);
   if (beside.length > 0) {
     lines.push(
       `Beside the body, where reducers do not see them: ${beside.join(', ')}. "body": {"item": true} shows all.`,
