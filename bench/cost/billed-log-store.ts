@@ -12,6 +12,7 @@ import type {
   LogStore,
   NewArchive,
   NewItems,
+  NextSegment,
   RangeOptions,
   ReplacementArchive,
   ScanPart,
@@ -121,10 +122,20 @@ export class BilledLogStore implements LogStore {
     entries.forEach(this.#onInsert);
   }
 
-  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+  async replaceAttributes(place: SegmentPlace, from: Item | undefined, to: Item): Promise<boolean> {
+    const read = () => this.#segmentItem(place.log, place.segment);
+    const before = await read();
+    const replaced = await this.#inner.replaceAttributes(place, from, to);
+    this.#transact([changeUnits(before, await read()), changeUnits(undefined, undefined)]);
+    return replaced;
+  }
+
+  async startSegment(items: NextSegment): Promise<void> {
     const { end, segment, first } = items;
     const written = [encodeEntry(end), encodeSegment(segment), encodeEntry(first)];
-    this.#transact(written.map((item) => changeUnits(undefined, item)));
+    const ended = segment.attributes && (await this.#segmentItem(segment.log, segment.segment - 1));
+    const checked = ended === undefined ? [] : [changeUnits(ended, ended)];
+    this.#transact([...written.map((item) => changeUnits(undefined, item)), ...checked]);
     await this.#inner.startSegment(items);
     this.#onInsert(end);
     this.#onInsert(first);

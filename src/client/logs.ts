@@ -1,7 +1,7 @@
 import { EntryExistsError, LogNotFoundError, LogsClosedError, UsageError } from '../errors.ts';
 import type { GroupStore } from '../feed/group-store.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
-import { LogClient, type LogClientDeps } from '../log/client.ts';
+import { type CreateOptions, LogClient, type LogClientDeps } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -76,13 +76,14 @@ export class Logs {
   /**
    * Creates a log.
    * @param log a chosen id, for a log that is found by its id; a new UUID by default
+   * @param options its attributes, which `LogClient.logAttributes` reads
    * @returns its id
    * @throws LogsClosedError after {@link close}
    * @throws LogIdInvalidError if no log can have the id; see {@link parseLogId}
    * @throws EntryExistsError if the log exists
    */
-  async create(log?: string): Promise<LogId> {
-    return this.client.createLog(log);
+  async create(log?: string, options?: CreateOptions): Promise<LogId> {
+    return this.client.createLog(log, options);
   }
 
   /**

@@ -31,6 +31,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     putEntries: async (entries) => of(onlyLogs(entries)).putEntries(entries),
     startSegment: (items) => of(items.segment.log).startSegment(items),
     putAhead: (items, unread) => of(unread.log).putAhead(items, unread),
+    replaceAttributes: (place, from, to) => of(place.log).replaceAttributes(place, from, to),
     updateAttributes: (log, position, update) => of(log).updateAttributes(log, position, update),
     isRetryable: (error) => logs.isRetryable(error) || feed.isRetryable(error),
     completeSnapshot: (log, position, root, id) => of(log).completeSnapshot(log, position, root, id),

@@ -9,17 +9,19 @@ import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './clien
 import { type Entry, type EntryHead, RESERVED_TYPES } from './entry.ts';
 import { fileOf, type StoredFile, saveFile } from './file.ts';
 import { resolvePosition } from './find-position.ts';
+import { changeLogAttributes, findLogAttributes, type LogAttributes } from './log-attributes.ts';
 import { creationTime, type DraftedEntry, draftEntries, type NewEntry, snapshotEntry } from './new-entry.ts';
-import { createLog, type NewSegment, startSegment } from './new-segment.ts';
-import { NewestCache, type TRUST_MS } from './newest.ts';
+import { type CreateOptions, createLog, type NewSegment, startSegment } from './new-segment.ts';
+import { NewestCache, queryNewestSegments, type TRUST_MS } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 import { type LogAppend, transact } from './transact.ts';
 
 export type { AddedEntries, AppendOptions } from './append.ts';
 export type { AttributeAnswer, AttributeChange } from './application-attributes.ts';
 export type { LogClientDeps } from './client-context.ts';
+export type { LogAttributes } from './log-attributes.ts';
 export type { NewEntry } from './new-entry.ts';
-export type { NewSegment } from './new-segment.ts';
+export type { CreateOptions, NewSegment } from './new-segment.ts';
 export type { QueryAnswer, QueryRange } from './query.ts';
 export type { LogAppend } from './transact.ts';
 
@@ -72,9 +74,29 @@ export class LogClient {
    * @throws UsageError if the time is not in epoch seconds
    * @throws EntryExistsError if the log exists
    */
-  async createLog(log?: string, { created }: EntryTime = {}): Promise<LogId> {
+  async createLog(log?: string, options: CreateOptions = {}): Promise<LogId> {
     const id = log === undefined ? undefined : this.#context.parseLog(log);
-    return createLog(this.#context, id, created);
+    return createLog(this.#context, id, options);
+  }
+
+  /**
+   * The attributes of a log as a whole; empty if it has none. Takes one query, and at most two more
+   * if its newest segments do not show any.
+   * @throws LogNotFoundError if the log does not exist
+   */
+  async logAttributes(log: LogId): Promise<LogAttributes> {
+    const id = this.#context.parseLog(log);
+    const { store } = this.#context;
+    return findLogAttributes(store, id, await queryNewestSegments(store, id, { consistent: true }));
+  }
+
+  /**
+   * Changes attributes of a log as a whole, if they are as expected. They stay changeable: no
+   * segment that ends freezes them. Takes a query and a transaction. Throws the errors of {@link
+   * changeLogAttributes}.
+   */
+  async updateLogAttributes(log: LogId, change: AttributeChange): Promise<AttributeAnswer> {
+    return changeLogAttributes(this.#context, this.#context.parseLog(log), change);
   }
 
   /**

@@ -154,16 +154,17 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 
 /**
  * Encodes a segment as an item: `S` log id, `N` number, `C` created, and optionally `L` Last
- * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries. A
- * segment of a scheduled log has a schedule: `F` first item, `K` items, `J` items for each Snapshot
- * entry.
+ * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries.
+ * `M` has the attributes of the log. A segment of a scheduled log has a schedule: `F` first item,
+ * `K` items, `J` items for each Snapshot entry.
  */
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
-  const { lastSnapshot, archive, expiry, schedule, foreign } = segment;
+  const { lastSnapshot, archive, expiry, schedule, foreign, attributes } = segment;
   return {
     ...item,
     ...foreign,
+    ...(attributes !== undefined && logAttributes(attributes)),
     ...(lastSnapshot !== undefined && lastSnapshotAttributes(lastSnapshot)),
     ...(archive !== undefined && archiveAttributes(archive)),
     ...(expiry !== undefined && expiryAttributes(expiry)),
@@ -199,6 +200,7 @@ export function decodeSegment(item: StoredItem): Segment {
     ...(archive !== undefined && archive !== 'foreign' && { archive }),
     ...(expiry !== undefined && { expiry }),
     ...(schedule !== undefined && { schedule }),
+    ...(item.M?.M !== undefined && { attributes: plainItem(item.M.M) }),
     ...(foreignNames.length > 0 && { foreign: plainItem(item, foreignNames) }),
   };
 }
@@ -209,6 +211,11 @@ export const LAST_SNAPSHOT_NAMES = ['L'] as const;
 /** The attributes that state a segment's Last Snapshot. */
 export function lastSnapshotAttributes({ position }: LastSnapshot): { readonly L: { N: string } } {
   return { L: { N: String(position.entry) } };
+}
+
+/** The attribute that states the attributes of the log. */
+export function logAttributes(attributes: Item): { readonly M: { M: Item } } {
+  return { M: { M: attributes } };
 }
 
 /** The attributes that name a segment's archive. */

@@ -84,10 +84,25 @@ export interface AttributeUpdate {
   readonly expected: { readonly [name: string]: AttributeValue | undefined };
 }
 
+/** The segment that entries start. */
+export interface StartedSegment {
+  readonly segment: Segment;
+  /**
+   * The attributes of the log on the segment that ends. If the new segment has attributes, they
+   * must not have changed.
+   */
+  readonly endedAttributes?: Item | undefined;
+}
+
 /** Entries to append together, and the segment that they start. */
-export interface NewItems {
+export interface NewItems extends Partial<StartedSegment> {
   readonly entries: readonly Entry[];
-  readonly segment?: Segment | undefined;
+}
+
+/** The items that end a segment and start the next. */
+export interface NextSegment extends StartedSegment {
+  readonly end: Entry;
+  readonly first: Entry;
 }
 
 /**
@@ -194,9 +209,18 @@ export interface EntryAppender {
   /**
    * Ends a segment and starts the next in one transaction. Also succeeds if an earlier attempt of
    * the same request did so: see {@link putEntries}.
-   * @throws EntryExistsError if one of the three items exists
+   * @throws EntryExistsError if one of the three items exists, or the attributes of the log on the
+   * ended segment have changed
    */
-  startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void>;
+  startSegment(items: NextSegment): Promise<void>;
+
+  /**
+   * Replaces the attributes of a log on a segment if they are as given and no later segment exists,
+   * in one transaction.
+   * @param from undefined if the segment has none
+   * @returns whether they were replaced; if not, nothing was changed
+   */
+  replaceAttributes(place: SegmentPlace, from: Item | undefined, to: Item): Promise<boolean>;
 
   /**
    * Changes attributes of an entry if they are as expected and the entry's segment is open: one

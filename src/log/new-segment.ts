@@ -4,12 +4,21 @@ import { type Position, START } from '../ids/position.ts';
 import { listedIdKey } from '../store/keys.ts';
 import { checkRoom } from './append.ts';
 import { type ClientContext, writeWithRetries } from './client-context.ts';
-import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
+import { newEntryId, RESERVED_VERSION } from './entry.ts';
 import { shownParts } from './guard.ts';
-import type { Consistency } from './log-store.ts';
+import { encodeLogAttributes, type LogAttributes } from './log-attributes.ts';
+import type { Consistency, NextSegment } from './log-store.ts';
 import { creationTime, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewest } from './newest.ts';
-import type { Segment } from './segment.ts';
+import { type Segment, shownAttributes } from './segment.ts';
+
+/** The time of a new log, and its attributes. */
+export interface CreateOptions {
+  /** Epoch seconds; now by default. */
+  readonly created?: number | undefined;
+  /** None by default. */
+  readonly attributes?: LogAttributes | undefined;
+}
 
 export interface NewSegment {
   readonly segment: number;
@@ -22,18 +31,24 @@ export interface NewSegment {
  * Lists a chosen id before, so that every log with a chosen id is listed. If the log exists, its id
  * is listed again, in case that the listing lost it.
  * @param log a new id by default
- * @param time of the segment and of the entry, in epoch seconds; now by default
  * @throws UsageError if the time is not in epoch seconds
  * @throws EntryExistsError if the log exists
+ * @throws the errors of {@link encodeLogAttributes}
  */
-export async function createLog(context: ClientContext, log = context.newLogId(), time?: number): Promise<LogId> {
+export async function createLog(
+  context: ClientContext,
+  log = context.newLogId(),
+  { created: time, attributes }: CreateOptions = {},
+): Promise<LogId> {
   const created = creationTime(context, log, time);
+  const segment = { log, segment: START.segment, created };
+  const about = attributes === undefined ? segment : { ...segment, attributes: encodeLogAttributes(log, attributes) };
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   if (isChosenId(log)) await context.blobs.put(listedIdKey(log), new TextEncoder().encode(log));
   await writeWithRetries(context, [log], options, async () => {
-    await context.tables.createLog({ log, segment: START.segment, created }, first);
+    await context.tables.createLog(about, first);
     context.newest.set(log, first);
   });
   return log;
@@ -53,7 +68,7 @@ export async function startSegment(context: ClientContext, log: LogId, time?: nu
   return writeWithRetries(context, [log], { failure: 'Starting a segment failed', conflict }, async (consistency) => {
     const created = creationTime(context, log, time);
     const newest = await findCovered(context, log, consistency);
-    const items = nextSegment(context, { log, newest, id, created });
+    const items = nextSegment(context, { log, newest, id, created, segments: newest.segments });
     await context.tables.startSegment(items);
     context.newest.set(log, items.first);
     return { segment: items.segment.segment, position: items.first.position };
@@ -63,14 +78,21 @@ export async function startSegment(context: ClientContext, log: LogId, time?: nu
 /**
  * The items that end a log's newest segment and start the next, for one transaction.
  * @param place `newest` is the log's end, `id` that of the End Segment entry, `created` the time of
- * the segment and of both entries in epoch seconds
+ * the segment and of both entries in epoch seconds, `segments` the two newest ones, newest first
  * @throws TooLargeError if a number is too high
  */
 export function nextSegment(
   { types, random }: Pick<ClientContext, 'types' | 'random'>,
-  place: { readonly log: LogId; readonly newest: LogEnd; readonly id: Uint8Array; readonly created: number },
-): { readonly end: Entry; readonly segment: Segment; readonly first: Entry } {
-  const { log, newest, id, created } = place;
+  place: {
+    readonly log: LogId;
+    readonly newest: LogEnd;
+    readonly id: Uint8Array;
+    readonly created: number;
+    readonly segments: readonly Segment[];
+  },
+): NextSegment {
+  const { log, newest, id, created, segments } = place;
+  const attributes = shownAttributes(segments);
   const numbered = newest.number === undefined ? {} : { number: newest.number };
   const end = { segment: newest.position.segment, entry: newest.position.entry + 1 };
   const position = { segment: end.segment + 1, entry: 0 };
@@ -78,7 +100,8 @@ export function nextSegment(
   checkRoom(log, position);
   return {
     end: { log, position: end, id, created, type: types.endSegment, version: RESERVED_VERSION, ...numbered },
-    segment: { log, segment: position.segment, created },
+    segment: { log, segment: position.segment, created, ...(attributes !== undefined && { attributes }) },
+    endedAttributes: segments[0]?.attributes,
     first: snapshotEntry({ types, random }, { log, position, created, ...numbered }),
   };
 }

@@ -2,7 +2,7 @@ import { equalBytes } from '../codec/bytes.ts';
 import { SegmentStateError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
-import type { AttributeValue } from './attribute.ts';
+import type { AttributeValue, Item } from './attribute.ts';
 import type { Schedule } from './schedule.ts';
 
 /** A segment's archive: an object in the bucket that holds all entries of the segment. */
@@ -66,6 +66,12 @@ export interface Segment {
   readonly expiry?: Expiry | undefined;
   /** Absent if writers append the Snapshot entries and the end of the segment. */
   readonly schedule?: Schedule | undefined;
+  /**
+   * The attributes of the log while this segment is the newest, as they are stored. Absent if they
+   * were never set, or if another program or an older release started the segment: see
+   * {@link shownAttributes}.
+   */
+  readonly attributes?: Item | undefined;
   /** Absent if only logfold wrote its attributes. */
   readonly foreign?: ForeignAttributes | undefined;
 }
@@ -138,4 +144,13 @@ export function changedMeanwhile({ log, segment }: Pick<Segment, 'log' | 'segmen
     segment,
     advice: 'Try again; finished steps are not repeated',
   });
+}
+
+/**
+ * The attributes of the log that segments show: those of the newest segment that has some. Each
+ * segment carries those of the previous one, unless an older release or another program started it.
+ * @param segments newest first
+ */
+export function shownAttributes(segments: readonly Segment[]): Item | undefined {
+  return segments.find(({ attributes }) => attributes !== undefined)?.attributes;
 }

@@ -85,6 +85,7 @@ export class MappedLogStore implements LogStore, Scheduler {
   readonly startSegment: LogStore['startSegment'] = ({ segment }) => refuseWrite(segment.log);
   readonly putAhead: LogStore['putAhead'] = (_, { log }) => refuseWrite(log);
   readonly updateAttributes: LogStore['updateAttributes'] = (log) => refuseWrite(log);
+  readonly replaceAttributes: LogStore['replaceAttributes'] = ({ log }) => refuseWrite(log);
 
   constructor(options: MappedLogStoreOptions) {
     this.#items = options.items;

@@ -71,6 +71,10 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
       store.startSegment({ end: small(0, 5, 'End Segment'), segment: segmentOf(1), first: small(1, 0, 'Snapshot') }),
   ],
   [
+    'change attributes of the log',
+    (store) => store.replaceAttributes({ log: LOG, segment: 1 }, undefined, { a: { B: new Uint8Array(2000) } }),
+  ],
+  [
     'put an entry in the new segment',
     (store) => store.putEntries([entryAt(LOG, { segment: 1, entry: 1 }, body(1500))]),
   ],

@@ -277,6 +277,35 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     },
   );
 
+  test('it replaces attributes of a log only if they are as given, and only on the newest segment', async () => {
+    const log = await createLog(store);
+    const place = { log, segment: 0 };
+    const first: Item = { org: { N: '7' }, S: { S: 'x' } };
+    const second: Item = { 'a b': { M: { S: { L: [{ NULL: true }] } } } };
+    const attributes = async () => (await store.newestSegments(log, 1, CONSISTENT))[0]?.attributes;
+    expect(await store.replaceAttributes(place, first, second)).toBe(false);
+    expect(await store.replaceAttributes(place, undefined, first)).toBe(true);
+    expect(await store.replaceAttributes(place, undefined, second)).toBe(false);
+    expect(await store.replaceAttributes({ log: newLogId(), segment: 0 }, undefined, first)).toBe(false);
+    expect(await attributes()).toEqual(first);
+    const start = (endedAttributes: Item | undefined, id = ID) =>
+      store.startSegment({
+        end: { ...endAt(log, 0, 1), id },
+        segment: { ...segmentOf(log, 1), attributes: first },
+        endedAttributes,
+        first: { ...snapshotAt(log, 1, 0), id },
+      });
+    for (const wrong of [undefined, second]) await expect(start(wrong)).rejects.toThrow(EntryExistsError);
+    expect(await numbersOf(log)).toEqual([0]);
+    await start(first);
+    await start(first);
+    expect(await store.replaceAttributes(place, first, second)).toBe(false);
+    expect(await store.replaceAttributes({ log, segment: 1 }, first, {})).toBe(true);
+    expect(await attributes()).toEqual({});
+    expect(await store.replaceAttributes({ log, segment: 1 }, {}, second)).toBe(true);
+    expect(await attributes()).toEqual(second);
+  });
+
   test('it accepts 100 entries and refuses more, or larger ones', async () => {
     const log = await createLog(store);
     const entries = Array.from({ length: 101 }, (_, i) => entryAt(log, { segment: 0, entry: i + 1 }));

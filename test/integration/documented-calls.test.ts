@@ -130,6 +130,12 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     });
     return expect(file).toBeDefined();
   },
+  'logs.client.updateLogAttributes': async () =>
+    expect(await logs.client.updateLogAttributes(log, { set: { org: 7 } })).toEqual({ updated: true }),
+  'logs.client.logAttributes': async () =>
+    expect(await logs.client.logAttributes(await logs.create(undefined, { attributes: { org: 8 } }))).toEqual({
+      org: 8,
+    }),
   'logs.list': async () => {
     const id = await logs.create('documented/1');
     const byPrefix = await Array.fromAsync(logs.list({ prefix: 'documented/' }), (listed) => listed.log);

@@ -1921,6 +1921,30 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'attributes-left-behind',
+    fault: 'a new segment does not carry the attributes of its log',
+    test: 'test/unit/log-attributes.test.ts',
+    edits: [
+      {
+        file: 'log/new-segment.ts',
+        from: 'const attributes = shownAttributes(segments);',
+        to: 'const attributes = shownAttributes(segments.slice(2));',
+      },
+    ],
+  },
+  {
+    name: 'stale-attributes-carried',
+    fault: 'a segment that starts carries attributes that changed in the meantime',
+    test: 'test/contract/log-store.test.ts',
+    edits: [
+      {
+        file: 'adapters/dynamodb/log-store.ts',
+        from: '    if (segment.attributes === undefined) return [];\n',
+        to: '    if (segment.attributes !== endedAttributes) return [];\n',
+      },
+    ],
+  },
+  {
     name: 'one-log-proves-all',
     fault: 'an entry that one log has already counts as the whole transaction',
     test: 'test/contract/log-store.test.ts',

@@ -41,6 +41,7 @@ const CALLS: Readonly<Record<Called, (store: LogStore, log: LogId) => unknown>> 
   putEntries: (store, log) => store.putEntries([entryAt(log, START)]),
   startSegment: (store, log) => store.startSegment(itemsOf(log)),
   putAhead: (store, log) => store.putAhead({ entries: [] }, unreadOf(log)),
+  replaceAttributes: (store, log) => store.replaceAttributes({ log, segment: 0 }, undefined, {}),
   updateAttributes: (store, log) => store.updateAttributes(log, START, { set: {}, remove: ['a'], expected: {} }),
   completeSnapshot: (store, log) => store.completeSnapshot(log, START, ROOTS.to),
   replaceRoot: (store, log) => store.replaceRoot(log, START, ROOTS.from, ROOTS.to),

@@ -3,7 +3,7 @@ import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNot
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
-import type { StoredItem } from '../../log/attribute.ts';
+import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
 import { carriedRef, type Entry, type EntryHead, hasId, type RootRef, sameRoot } from '../../log/entry.ts';
 import { entryDecoder } from '../../log/entry-json.ts';
@@ -30,9 +30,12 @@ import type {
   Consistency,
   LogStore,
   NewItems,
+  NextSegment,
   RangeOptions,
   ScanPart,
+  SegmentPlace,
   SegmentRange,
+  StartedSegment,
   UnreadEntries,
 } from '../../log/log-store.ts';
 import { idUsedTwice } from '../../log/new-entry.ts';
@@ -152,26 +155,48 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
     }
   }
 
-  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
-    const { end, segment, first } = items;
-    const puts = [this.#newEntry(end), this.#newSegment(segment), this.#newEntry(first)];
-    if (await this.#create(puts, [end, first])) return;
+  async startSegment({ end, first, ...started }: NextSegment): Promise<void> {
+    const puts = [this.#newEntry(end), this.#newSegment(started.segment), this.#newEntry(first)];
+    const creation = await this.requests.create(puts, this.#sameAttributes(started));
+    if (creation.written || hasOwn(creation, [end, first])) return;
     const where = { log: end.log, segment: end.position.segment };
+    if (creation.isFree) throw new EntryExistsError('the attributes of the log changed just now', where);
     throw new EntryExistsError('the segment already has other entries or is closed', where);
   }
 
-  async putAhead({ entries, segment }: NewItems, unread: UnreadEntries): Promise<void> {
+  async putAhead({ entries, segment, endedAttributes }: NewItems, unread: UnreadEntries): Promise<void> {
     const puts = entries.map((entry) => this.#newEntry(entry));
     checkWriteSize(puts.map(({ item }) => item));
-    const creation = await this.requests.create(
-      segment === undefined ? puts : [...puts, this.#newSegment(segment)],
-      unreadEntries(this.entryTable, unread),
-    );
+    const checks = unreadEntries(this.entryTable, unread);
+    const creation =
+      segment === undefined
+        ? await this.requests.create(puts, checks)
+        : await this.requests.create(
+            [...puts, this.#newSegment(segment)],
+            [...checks, ...this.#sameAttributes({ segment, endedAttributes })],
+          );
     if (creation.written || hasOwn(creation, entries)) return;
     const [{ position } = unread.after] = entries;
     const where = { log: unread.log, ...position };
     if (creation.isFree) throw new EntryNotFoundError('the entries before are not as expected', where);
     throw new EntryExistsError('one of the entries already exists, or the segment is closed', where);
+  }
+
+  async replaceAttributes({ log, segment }: SegmentPlace, from: Item | undefined, to: Item): Promise<boolean> {
+    const same = sameLogAttributes(from);
+    const change = {
+      TableName: this.segmentTable,
+      Key: segmentKey(log, segment),
+      UpdateExpression: 'SET M = :to',
+      ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
+      ExpressionAttributeValues: { ...same.values, ':to': { M: to } },
+    };
+    const open = {
+      TableName: this.segmentTable,
+      Key: segmentKey(log, segment + 1),
+      ConditionExpression: 'attribute_not_exists(S)',
+    };
+    return this.requests.transact([{ Update: change }, { ConditionCheck: open }]);
   }
 
   async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {
@@ -283,6 +308,20 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
     return creation.written || hasOwn(creation, entries);
   }
 
+  /** The condition that a segment does not carry attributes of the log that have changed. */
+  #sameAttributes({ segment, endedAttributes }: StartedSegment): ConditionCheck[] {
+    if (segment.attributes === undefined) return [];
+    const { condition, values } = sameLogAttributes(endedAttributes);
+    return [
+      {
+        TableName: this.segmentTable,
+        Key: segmentKey(segment.log, segment.segment - 1),
+        ConditionExpression: condition,
+        ...(endedAttributes !== undefined && { ExpressionAttributeValues: values }),
+      },
+    ];
+  }
+
   #newEntry(entry: Entry): NewItem {
     return { table: this.entryTable, item: encodeEntry(entry) };
   }
@@ -290,6 +329,12 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
   #newSegment(segment: Segment): NewItem {
     return { table: this.segmentTable, item: encodeSegment(segment) };
   }
+}
+
+/** The condition that a segment has these attributes of its log. */
+function sameLogAttributes(attributes: Item | undefined): { readonly condition: string; readonly values: Item } {
+  if (attributes === undefined) return { condition: 'attribute_not_exists(M)', values: {} };
+  return { condition: 'M = :same', values: { ':same': { M: attributes } } };
 }
 
 /** Whether one of the existing items is one of the entries. */

@@ -91,6 +91,10 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     throw onServer('attributes of an entry cannot be changed');
   }
 
+  async replaceAttributes(): Promise<boolean> {
+    throw onServer('attributes of a log cannot be changed');
+  }
+
   isRetryable(error: unknown): boolean {
     return error instanceof LogfoldError && this.#retryable.has(error);
   }

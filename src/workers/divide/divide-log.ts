@@ -11,7 +11,7 @@ import { snapshotEntry } from '../../log/new-entry.ts';
 import { nextSegment } from '../../log/new-segment.ts';
 import { endAfter, queryNewestSegments } from '../../log/newest.ts';
 import type { Scheduler } from '../../log/schedule.ts';
-import { coveredEntries, type Segment } from '../../log/segment.ts';
+import { coveredEntries, type Segment, shownAttributes } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 import { hasStop, type Stopped, writeStop } from '../../snapshot/stop.ts';
 import { foldsItems } from '../../state/items/reducer.ts';
@@ -132,7 +132,9 @@ async function divideOwn(deps: DivideDeps, log: LogId): Promise<DivideResult> {
       if (error instanceof EntryExistsError) unread = mayGuess ? (unread + 1) % (MAX_UNREAD + 1) : 0;
       else if (error instanceof EntryNotFoundError) unread--;
       else if (!deps.tables.isRetryable(error)) throw error;
-      await end.read(deps);
+      // Somebody may have changed the attributes of the log, which the new segment carries.
+      if (due.startsSegment && shownAttributes(end.segments) !== undefined) end = await countEnd(deps, log);
+      else await end.read(deps);
     }
   }
   return { outcome: 'undivided', reason: 'busy' };
@@ -141,6 +143,8 @@ async function divideOwn(deps: DivideDeps, log: LogId): Promise<DivideResult> {
 /** The entry or the segment that is due at the end of a log. */
 interface DueEntry {
   readonly startsSegment: boolean;
+  /** The two newest segments, newest first. */
+  readonly segments: readonly Segment[];
   readonly newest: EntryHead;
   /** Time of what is due, in epoch seconds. */
   readonly created: number;
@@ -149,7 +153,7 @@ interface DueEntry {
 /** Finds the entry or the segment that is due, or the reason why there is none. */
 function dueEntry(
   { division, reducer, ...deps }: DivideDeps,
-  { tail, newest, segment, created }: CountedEnd,
+  { tail, newest, segment, segments, created }: CountedEnd,
 ): DueEntry | { readonly reason: 'not due' | 'uncovered' } {
   if (newest === undefined) return { reason: 'not due' };
   const now = epochSeconds(deps.now());
@@ -159,7 +163,7 @@ function dueEntry(
   const startsSegment = endsSegment && segment.lastSnapshot !== undefined;
   if (!isDue && !startsSegment) return { reason: 'uncovered' };
   // Records of a stream come late. Their revisions must not seem older than this entry.
-  return { startsSegment, newest, created: foldsItems(reducer) ? (created ?? now) : now };
+  return { startsSegment, segments, newest, created: foldsItems(reducer) ? (created ?? now) : now };
 }
 
 /**
@@ -172,7 +176,7 @@ function dueEntry(
  */
 async function writeDue(
   deps: DivideDeps,
-  { startsSegment, newest, created }: DueEntry,
+  { startsSegment, segments, newest, created }: DueEntry,
   { log, id, unread }: { readonly log: LogId; readonly id: Uint8Array; readonly unread: number },
 ): Promise<Position> {
   const { tables, types } = deps;
@@ -180,10 +184,11 @@ async function writeDue(
   const { position: last, number } = endAfter(newest, unread);
   const numbered = number !== undefined && { number };
   if (startsSegment) {
-    const items = nextSegment(deps, { log, newest: { position: last, ...numbered }, id, created });
+    const items = nextSegment(deps, { log, newest: { position: last, ...numbered }, id, created, segments });
+    const { end, first, ...started } = items;
     if (unread === 0) await tables.startSegment(items);
-    else await tables.putAhead({ entries: [items.end, items.first], segment: items.segment }, expected);
-    return items.first.position;
+    else await tables.putAhead({ entries: [end, first], ...started }, expected);
+    return first.position;
   }
   const position = { segment: last.segment, entry: last.entry + 1 };
   checkRoom(log, position);
@@ -220,8 +225,7 @@ async function stopIfUnfit({ blobs, reducer, now }: DivideDeps, log: LogId, erro
 
 /** Counts the newest segment of a log up to its end. */
 async function countEnd(deps: DivideDeps, log: LogId): Promise<CountedEnd> {
-  const [segment] = await queryNewestSegments(deps.tables, log, { consistent: true });
-  const end = new CountedEnd(deps, segment);
+  const end = new CountedEnd(deps, await queryNewestSegments(deps.tables, log, { consistent: true }));
   await end.read(deps);
   return end;
 }
@@ -232,6 +236,8 @@ async function countEnd(deps: DivideDeps, log: LogId): Promise<CountedEnd> {
  */
 class CountedEnd {
   readonly segment: Segment;
+  /** The two newest segments, newest first. */
+  readonly segments: readonly Segment[];
   readonly #types: ReservedTypes;
   readonly #count: TailCount;
   /** Number of the last entry that was counted, or that is not counted. */
@@ -241,8 +247,10 @@ class CountedEnd {
   /** Creation time of the last entry, in epoch seconds; undefined if it has none. */
   created: number | undefined;
 
-  constructor({ types, division }: Pick<DivideDeps, 'types' | 'division'>, segment: Segment) {
+  constructor({ types, division }: Pick<DivideDeps, 'types' | 'division'>, segments: readonly [Segment, ...Segment[]]) {
+    const [segment] = segments;
     this.segment = segment;
+    this.segments = segments;
     this.#types = types;
     this.#last = division.segmentEvery.bytes === undefined ? coveredEntries(segment) - 1 : -1;
     this.#count = new TailCount(types, this.#last);

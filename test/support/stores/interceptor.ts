@@ -29,6 +29,8 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
     putEntries: (entries) => intercept('putEntries', () => inner.putEntries(entries)),
     startSegment: (items) => intercept('startSegment', () => inner.startSegment(items)),
     putAhead: (items, unread) => intercept('putAhead', () => inner.putAhead(items, unread)),
+    replaceAttributes: (place, from, to) =>
+      intercept('replaceAttributes', () => inner.replaceAttributes(place, from, to)),
     updateAttributes: (log, position, update) =>
       intercept('updateAttributes', () => inner.updateAttributes(log, position, update)),
     completeSnapshot: (log, position, root, id) =>

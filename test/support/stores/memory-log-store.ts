@@ -23,6 +23,7 @@ import {
   entryPlace,
   isOwnItem,
   lastSnapshotAttributes,
+  logAttributes,
   rootAttribute,
 } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../../../src/log/item-size.ts';
@@ -32,11 +33,13 @@ import type {
   LogStore,
   NewArchive,
   NewItems,
+  NextSegment,
   ReplacementArchive,
   ScanPart,
   SegmentOrEntryPlace,
   SegmentPlace,
   SegmentRange,
+  StartedSegment,
   UnreadEntries,
 } from '../../../src/log/log-store.ts';
 import { idUsedTwice } from '../../../src/log/new-entry.ts';
@@ -132,12 +135,32 @@ export class MemoryLogStore implements LogStore {
     this.#writeNew(entries, []);
   }
 
-  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
-    this.#writeNew([items.end, items.first], [items.segment]);
+  async startSegment({ end, first, ...started }: NextSegment): Promise<void> {
+    this.#writeNew([end, first], [started.segment], () => {
+      if (this.#hasSameAttributes(started)) return;
+      throw new EntryExistsError('the attributes of the log changed', { log: end.log });
+    });
   }
 
-  async putAhead({ entries, segment }: NewItems, unread: UnreadEntries): Promise<void> {
-    this.#writeNew(entries, segment === undefined ? [] : [segment], () => this.#requireUnread(unread));
+  async putAhead({ entries, segment, endedAttributes }: NewItems, unread: UnreadEntries): Promise<void> {
+    this.#writeNew(entries, segment === undefined ? [] : [segment], () => {
+      this.#requireUnread(unread);
+      if (segment === undefined || this.#hasSameAttributes({ segment, endedAttributes })) return;
+      throw new EntryNotFoundError('the attributes of the log changed', { log: segment.log });
+    });
+  }
+
+  async replaceAttributes(place: SegmentPlace, from: Item | undefined, to: Item): Promise<boolean> {
+    const stored = this.#segment(place.log, place.segment);
+    const isOpen = this.#segment(place.log, place.segment + 1) === undefined;
+    if (stored === undefined || !isOpen || !isDeepStrictEqual(stored.attributes, from)) return false;
+    return this.#segments.update(placeOfSegment(place), logAttributes(to));
+  }
+
+  #hasSameAttributes({ segment, endedAttributes }: StartedSegment): boolean {
+    if (segment.attributes === undefined) return true;
+    const ended = this.#segment(segment.log, segment.segment - 1);
+    return isDeepStrictEqual(ended?.attributes, endedAttributes);
   }
 
   async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<Item | undefined> {
@@ -388,6 +411,6 @@ function placeOfEntry(log: LogId, { segment, entry }: Position): ItemPlace {
   return { partition: entryPartition(log, segment), sort: entry };
 }
 
-function placeOfSegment({ log, segment }: Segment): ItemPlace {
+function placeOfSegment({ log, segment }: SegmentPlace): ItemPlace {
   return { partition: log, sort: segment };
 }

@@ -11,6 +11,7 @@ import type {
   LogStore,
   NewArchive,
   NewItems,
+  NextSegment,
   ReplacementArchive,
   ScanPart,
   SegmentOrEntryPlace,
@@ -125,7 +126,13 @@ export class RecordedLogStore implements WatchedTables {
     if (!there) this.#inserted(entries);
   }
 
-  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+  async replaceAttributes(place: SegmentPlace, from: Item | undefined, to: Item): Promise<boolean> {
+    const replaced = await this.#inner.replaceAttributes(place, from, to);
+    await this.segmentChanged(place.log, place.segment);
+    return replaced;
+  }
+
+  async startSegment(items: NextSegment): Promise<void> {
     const there = await this.#anyExists([items.end]);
     await this.#inner.startSegment(items);
     if (!there) this.#inserted([items.end, items.first], items.segment);

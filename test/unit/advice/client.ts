@@ -77,6 +77,13 @@ export const CLIENT: Cases = {
     expect(await list({ prefix: 'org-7/' })).toMatchObject([{ log: 'org-7/budget' }]);
     expect(await list(undefined)).toHaveLength(2);
   },
+  'Append an entry with the largest values instead': async (refused) => {
+    const { client, logs } = await twoLogs();
+    const [log] = logs;
+    const large = { note: 'x'.repeat(5_000) };
+    await refused(() => client.updateLogAttributes(log, { set: large }));
+    await client.addEntry(log, { type: 'Note', version: 1, body: large });
+  },
   'Append fewer entries together': async (refused) => {
     const { client, logs } = await twoLogs();
     const transact = (count: number) =>
