@@ -73,13 +73,12 @@ export function propose(sample: TableSample): Proposal {
   if (own === undefined && log === undefined) explainNoMapping(keys, kinds, misfits);
   if (mapping !== undefined && log !== undefined) findOtherForms(kinds, log, misfits);
   const readyMade = mapping && readyMadeName(mapping);
-  const isBeside = (name: string): boolean => readyMade === undefined || name !== METADATA;
   return {
     recognized: own ?? (mapping !== undefined && isCastore(keys, mapping) ? 'Castore' : undefined),
     kinds: kinds.map(report),
     mapping,
     readyMade,
-    beside: mapping === undefined || log === undefined ? [] : attributesBeside(mapping, log.items).filter(isBeside),
+    beside: mapping === undefined || log === undefined ? [] : attributesBeside(mapping, log.items),
     misfits: misfits.list(),
   };
 }
@@ -136,7 +135,7 @@ function isCastore({ partition, sort }: TableKeys, { type, time, body }: Propose
 }
 
 function readyMadeName(mapping: ProposedMapping): string | undefined {
-  if (parseMapping(mapping).names.has(METADATA)) return undefined;
+  if (mapping.metadata === undefined && parseMapping(mapping).names.has(METADATA)) return undefined;
   // The ready-made mappings name it, and fit items without it too.
   const proposed = JSON.stringify(parseMapping({ ...mapping, metadata: METADATA }));
   const [, parameter] = /^(.+)#\{id\}$/.exec(mapping.partitionKey.pattern ?? '') ?? [];
@@ -213,6 +212,7 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
     sortKey:
       pattern === undefined ? { name: sort.name, type: 'N', first } : { name: sort.name, type: 'S', first, pattern },
     ...roles,
+    ...(roles.body !== METADATA && kind.items.some((item) => item[METADATA]?.M) && { metadata: METADATA }),
     ...(ttl !== undefined && stamped.length === 0 && { ttl }),
   };
   findUnfit(parseMapping(mapping), kind.items, misfits);
@@ -357,9 +357,9 @@ function explainNoMapping(keys: TableKeys, kinds: readonly ItemKind[], misfits: 
 }
 
 function attributesBeside(mapping: ProposedMapping, items: readonly StoredItem[]): string[] {
-  const { partitionKey, sortKey, type, version, time, body, ttl } = mapping;
+  const { partitionKey, sortKey, type, version, time, body, metadata, ttl } = mapping;
   if (typeof body === 'object' && 'item' in body) return [];
-  const named = new Set<unknown>([partitionKey.name, sortKey.name, type, version, time?.name, ttl]);
+  const named = new Set<unknown>([partitionKey.name, sortKey.name, type, version, time?.name, metadata, ttl]);
   named.add(typeof body === 'string' ? body : body.name);
   return [...new Set(items.flatMap((item) => Object.keys(item)))].filter((name) => !named.has(name)).sort();
 }

@@ -78,7 +78,8 @@ describe('a table that Castore wrote', () => {
       misfits: [{ reason: expect.stringContaining('the partition key is PORTS#{id}'), count: 30 }],
     });
     const proposed: object = JSON.parse(await readFile(file, 'utf8'));
-    expect(parseMapping({ ...proposed, ttl: undefined })).toEqual(readMapping('castore:SHIPS'));
+    // The ready-made mapping also finds metadata, which these items do not have.
+    expect(parseMapping({ metadata: 'metadata', ...proposed, ttl: undefined })).toEqual(readMapping('castore:SHIPS'));
     expect(proposed).toMatchObject({ ttl: 'expiresAt' });
   });
 
