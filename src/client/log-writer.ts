@@ -147,8 +147,8 @@ export class LogWriter {
       const state = await folder.foldNew(confirmed.state, drafts, effective);
       let added: AddedEntries | undefined;
       try {
-        for (const each of unsent) each.isSent = true;
         added = await this.#put(entries, options);
+        for (const each of unsent) each.isSent = true;
         await follower.appended(added, drafts, { state, effective });
         return added;
       } catch (error) {
@@ -157,6 +157,8 @@ export class LogWriter {
         // After a lost answer, the other entry may be its own.
         const isOthers = isConflict && options.after !== undefined;
         if (isOthers && uncertain === 0) throw error;
+        // After a conflict, an entry with the same id is another one: the application chose the id twice.
+        if (!isConflict) for (const each of unsent) each.isSent = true;
         const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : follower.confirmed.end;
         if (!isConflict) await this.#findAppended(entries);
         else if (uncertain > 0) await follower.readTo(newest);
