@@ -157,7 +157,7 @@ export class LogWriter {
         // After a lost answer, the other entry may be its own.
         const isOthers = isConflict && options.after !== undefined;
         if (isOthers && uncertain === 0) throw error;
-        // After a conflict, an entry with the same id is another one: the application chose the id twice.
+        // After a conflict, an entry with this id is another one that the application gave it.
         if (!isConflict) for (const each of unsent) each.isSent = true;
         const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : follower.confirmed.end;
         if (!isConflict) await this.#findAppended(entries);

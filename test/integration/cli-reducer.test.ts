@@ -330,12 +330,12 @@ test.each([
   [
     'without an export',
     'export const reducer = 1;',
-    'has no reducer (a name, a version of 1 or more, a function fold, and perhaps a function validate) as its default export',
+    'has no reducer (a name, a version of 1 or more, a function fold, and perhaps functions validate and rebase) as its default export',
   ],
   [
     'no-reducer',
     "export default { name: 'tally', version: 0, fold: () => {} };",
-    'has no reducer (a name, a version of 1 or more, a function fold, and perhaps a function validate) as its default export',
+    'has no reducer (a name, a version of 1 or more, a function fold, and perhaps functions validate and rebase) as its default export',
   ],
 ])('a module that is %s is refused', async (name, text, reason) => {
   const file = text === undefined ? join(place.directory, 'nowhere.mjs') : await module(name, text);

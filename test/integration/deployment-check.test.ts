@@ -318,12 +318,12 @@ describe('a custom reducer', () => {
     [
       'exported by name',
       `export const reducer = { name: 'own', version: 1, ${FOLD} };`,
-      'has no reducer (a name, a version of 1 or more, a function fold, and perhaps a function validate) as its default',
+      'has no reducer (a name, a version of 1 or more, a function fold, and perhaps functions validate and rebase) as its default',
     ],
     [
       'a text',
       "export default 'spreadsheet';",
-      'has no reducer (a name, a version of 1 or more, a function fold, and perhaps a function validate) as its default export',
+      'has no reducer (a name, a version of 1 or more, a function fold, and perhaps functions validate and rebase) as its default export',
     ],
     ['without a name', `export default { name: '', version: 1, ${FOLD} };`, 'a name, a version of 1 or more'],
     ['without a version', `export default { name: 'own', ${FOLD} };`, 'a name, a version of 1 or more'],

@@ -72,7 +72,9 @@ test('a log may be given by its name, as an argument and as an option', async ()
   const settings = await written({ names: { budget: BUDGET } });
   expect(await parsed(settings, 'budget', '--log', 'budget')).toMatchObject({ argument: BUDGET, log: BUDGET });
   expect(await parsed(settings, BUDGET)).toMatchObject({ argument: BUDGET });
-  await expect(parsed(settings, 'budge')).rejects.toThrow("'budge'");
+  // Any other text is the id of a log.
+  expect(await parsed(settings, 'budge')).toMatchObject({ argument: 'budge' });
+  await expect(parsed(settings, 'feed')).rejects.toThrow("'feed'");
 });
 
 test('an error names the variable or the file that has the value', async () => {

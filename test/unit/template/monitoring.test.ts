@@ -8,6 +8,7 @@ import {
   ADOPT_KEY,
   COMPARE_KEY,
   CONDEMNED_PREFIX,
+  IDS_PREFIX,
   LOGS_PREFIX,
   POLICIES_KEY,
   SWEEP_KEY,
@@ -271,7 +272,7 @@ describe('alarms and the dashboard', () => {
   });
 
   test('BucketName lists everything that logfold keeps in a bucket', () => {
-    const kept = [LOGS_PREFIX, CONDEMNED_PREFIX, POLICIES_KEY, SWEEP_KEY, ADOPT_KEY, COMPARE_KEY];
+    const kept = [LOGS_PREFIX, IDS_PREFIX, CONDEMNED_PREFIX, POLICIES_KEY, SWEEP_KEY, ADOPT_KEY, COMPARE_KEY];
     const names = kept.join(', ').replace(/, ([^,]+)$/, ' and $1');
     expect(readFileSync(join(ROOT, 'template.yaml'), 'utf8').replaceAll(/\s+/g, ' ')).toContain(
       `logfold uses ${names} in it`,
