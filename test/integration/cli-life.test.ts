@@ -593,7 +593,7 @@ describe('a refused command', () => {
   test('names the object with the policies if it cannot be read', async () => {
     const documents = [
       '{"format":1,"logs":',
-      '{"format":1,"logs":{"x":{}}}',
+      '{"format":1,"logs":{"":{}}}',
       `{"format":1,"logs":{"${log}":{"keep":1}}}`,
     ];
     for (const document of documents) {
