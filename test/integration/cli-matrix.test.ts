@@ -259,7 +259,9 @@ function withoutChance(value: unknown, hide: (text: string) => string, name = ''
   if (typeof value === 'string') return hideChance(hide(value));
   if (Array.isArray(value)) return value.map((item) => withoutChance(item, hide, name));
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutChance(item, hide, key)]));
+  // Of a thousand entries, one has no milliseconds.
+  const fixed = Object.entries(value).filter(([key]) => key !== 'milliseconds');
+  return Object.fromEntries(fixed.map(([key, item]) => [key, withoutChance(item, hide, key)]));
 }
 
 function isTime(number: number): boolean {

@@ -1,10 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { Document } from '../../src/client/document.ts';
 import type { Logs } from '../../src/client/logs.ts';
 import { openLogs } from '../../src/exports/local.ts';
+import { openLogs as openPageLogs } from '../../src/exports/logfold.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
+import { importBody } from '../../src/state/spreadsheet/import.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { CliPlace } from '../support/cli-place.ts';
 
@@ -15,7 +18,7 @@ const SEGMENTS = 3;
 const EDITS = 5;
 
 let place: CliPlace;
-let logs: Logs;
+let logs: Awaited<ReturnType<typeof openLogs>>;
 /** Opens the logs as another process would. */
 let others: Logs;
 /** A fed log with snapshots, whose first segments are archived and left the table. */
@@ -48,6 +51,26 @@ afterAll(async () => {
 
 const set = (value: string) => ({ type: 'Set', version: 1, body: [[0, 1, value]] });
 
+/** The key of an object that the page has read. */
+let objectKey = '';
+
+/** What a page on the server's answers sees. */
+async function viewOfPage(): Promise<unknown> {
+  const allows = (asked: LogId): boolean => asked === log;
+  const json = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+  const page = await openPageLogs({
+    platform: nativePlatform,
+    urlOf: encodeURIComponent,
+    fetch: async (url, { headers }) => {
+      objectKey = decodeURIComponent(url);
+      const { status, body, ...answer } = await logs.object(objectKey, { allows, range: headers.Range });
+      return new Response(body, { status, headers: { ...answer.headers } });
+    },
+    send: async (request) => json(await logs.answer(json(request), { allows })),
+  });
+  return (await page.open(log, { reducer: spreadsheet })).view(CORNER);
+}
+
 /** Each call that the guides name, on a log with everything that a log may have. */
 const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
   'document.view': async () => expect(await document.view(CORNER)).toHaveLength(2),
@@ -79,6 +102,7 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
   },
   'document.pendingList': async () => expect(document.pendingList.getSnapshot()).toEqual([]),
   'document.newest': async () => expect(document.newest?.segment).toBe(SEGMENTS),
+  'document.number': async () => expect(document.number).toBeGreaterThanOrEqual(SEGMENTS * EDITS),
   'document.position': async () => expect(document.position.segment).toBe(SEGMENTS),
   'document.state': async () => expect(document.state).toBe(document.state),
   'document.badEntry': async () => expect(document.badEntry).toBeUndefined(),
@@ -129,6 +153,27 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
       yield new TextEncoder().encode('city\n');
     });
     return expect(file).toBeDefined();
+  },
+  'logs.client.loadFile': async () => {
+    const file = await logs.client.saveFile(log, async function* () {
+      yield new TextEncoder().encode('state\n');
+    });
+    const body = importBody({ format: 'csv', row: 9, column: 9 });
+    const { position } = await logs.client.addEntry(log, { type: 'Import', version: 1, body, file });
+    const [entry] = (await Array.fromAsync((await logs.client.query(log, { from: position })).entries)).flat();
+    const stored = entry && (await logs.client.loadFile(entry));
+    return expect(stored && new TextDecoder().decode(Buffer.concat(await Array.fromAsync(stored.bytes())))).toBe(
+      'state\n',
+    );
+  },
+  'logs.answer': async () => {
+    await document.refresh();
+    return expect(await viewOfPage()).toEqual(await document.view(CORNER));
+  },
+  'logs.object': async () => {
+    const allowed = await logs.object(objectKey, { allows: () => true });
+    expect(allowed).toMatchObject({ status: 200 });
+    return expect(await logs.object(objectKey, { allows: () => false })).toMatchObject({ status: 403 });
   },
   'logs.client.updateLogAttributes': async () =>
     expect(await logs.client.updateLogAttributes(log, { set: { org: 7 } })).toEqual({ updated: true }),
@@ -196,7 +241,8 @@ test('each call that the guides name is called here', async () => {
   for (const guide of ['README.md', 'docs/library.md']) {
     const text = await readFile(new URL(`../../${guide}`, import.meta.url), 'utf8');
     for (const [call] of text.matchAll(/\b(?:logs\.client|logs\.feed|logs|document|state|feed)\.[a-z]\w+/g)) {
-      if (!/\.(?:ts|md|png|svg|json)$/.test(call)) named.add(call);
+      // The body of the page is no call.
+      if (!/\.(?:ts|md|png|svg|json|body)$/.test(call)) named.add(call);
     }
   }
   expect([...named].filter((call) => !Object.hasOwn(CALLS, call))).toEqual([]);
