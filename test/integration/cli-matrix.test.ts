@@ -259,7 +259,7 @@ function withoutChance(value: unknown, hide: (text: string) => string, name = ''
   if (typeof value === 'string') return hideChance(hide(value));
   if (Array.isArray(value)) return value.map((item) => withoutChance(item, hide, name));
   if (typeof value !== 'object' || value === null) return value;
-  // Of a thousand entries, one has no milliseconds.
+  // An entry has no milliseconds if its second has just begun.
   const fixed = Object.entries(value).filter(([key]) => key !== 'milliseconds');
   return Object.fromEntries(fixed.map(([key, item]) => [key, withoutChance(item, hide, key)]));
 }

@@ -52,7 +52,7 @@ test('a project with a settings file needs no options, and its logs have names',
   const missing = await runCli(['state', 'budget', '--map', 'sells'], { cwd: project });
   expect(missing).toMatchObject({ code: 0, stderr: expect.stringContaining("no map 'sells'. Its maps: cells.") });
   const unknown = await runCli(['export', 'buget'], { cwd: project });
-  expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('its name in logfold.json') });
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('LOG_NOT_FOUND') });
 });
 
 test('the entries of a log make a copy of it, through a pipe', async () => {

@@ -54,7 +54,7 @@ const set = (value: string) => ({ type: 'Set', version: 1, body: [[0, 1, value]]
 /** The key of an object that the page has read. */
 let objectKey = '';
 
-/** What a page on the server's answers sees. */
+/** The corner that a page sees on the server's answers. */
 async function viewOfPage(): Promise<unknown> {
   const allows = (asked: LogId): boolean => asked === log;
   const json = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
@@ -241,7 +241,7 @@ test('each call that the guides name is called here', async () => {
   for (const guide of ['README.md', 'docs/library.md']) {
     const text = await readFile(new URL(`../../${guide}`, import.meta.url), 'utf8');
     for (const [call] of text.matchAll(/\b(?:logs\.client|logs\.feed|logs|document|state|feed)\.[a-z]\w+/g)) {
-      // The body of the page is no call.
+      // `document.body` is the body of a page.
       if (!/\.(?:ts|md|png|svg|json|body)$/.test(call)) named.add(call);
     }
   }
