@@ -1,7 +1,7 @@
 import type { Value } from '../codec/value.ts';
 import { TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { Position } from '../ids/position.ts';
+import { formatPosition, type Position } from '../ids/position.ts';
 import { bodyPrefix, isFileKey } from '../store/keys.ts';
 import { encodeBody } from './body.ts';
 import {
@@ -177,9 +177,11 @@ export function checkEntryCount(log: LogId, entries: number): void {
   });
 }
 
-/** The error if entries of one transaction exist in some of its logs only. */
-export function idUsedTwice({ log, position }: Pick<Entry, 'log' | 'position'>, [own]: readonly Entry[]): UsageError {
-  return new UsageError(`the log does not have an entry of this transaction, but log ${own?.log} does`, {
+/** The error if only some of the entries of one transaction exist. */
+export function idUsedTwice({ log, position }: Pick<Entry, 'log' | 'position'>, own: readonly Entry[]): UsageError {
+  const others = own.map((entry) => `${formatPosition(entry.position)} of log ${entry.log}`);
+  const reason = `the log does not have this entry, but entries that were given together with it are at ${others.join(', ')}`;
+  return new UsageError(reason, {
     log,
     ...position,
     advice: 'Give each new entry another id, or none',

@@ -277,6 +277,19 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     },
   );
 
+  test('it refuses entries of which it has only some, and writes none', { tags: ['I8'] }, async () => {
+    const log = await createLog(store);
+    const entries = [1, 2, 3].map((entry) => entryAt(log, { segment: 0, entry }, { id: Uint8Array.of(entry) }));
+    await store.putEntries(entries.slice(0, 2));
+    const before = await itemsOf(log);
+    for (const wrong of [entries, entries.slice(1), entries.toReversed()]) {
+      await expect(store.putEntries(wrong)).rejects.toMatchObject({ code: 'USAGE', log, segment: 0, entry: 3 });
+    }
+    // Those that it has were sent again.
+    for (const again of [entries.slice(0, 2), entries.slice(1, 2)]) await store.putEntries(again);
+    expect(await itemsOf(log)).toEqual(before);
+  });
+
   test('it replaces attributes of a log only if they are as given, and only on the newest segment', async () => {
     const log = await createLog(store);
     const place = { log, segment: 0 };

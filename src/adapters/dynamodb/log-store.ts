@@ -148,8 +148,7 @@ export class DynamoDbLogStore extends DynamoDbSegmentLife implements LogStore {
     const own = entries.filter((entry) => hasOwn(creation, [entry]));
     if (own.length === 0) throw conflictOf(entries, creation.existing);
     // A transaction names each item that exists, but DynamoDB does not promise it.
-    const isOfOwn = ({ log }: Entry) => own.some((entry) => entry.log === log);
-    for (const entry of entries.filter((entry) => !isOfOwn(entry))) {
+    for (const entry of entries.filter((each) => !own.includes(each))) {
       const item = await this.requests.get(this.entryTable, entryKey(entry.log, entry.position), true);
       if (item === undefined || !isOwnItem(item, entry)) throw idUsedTwice(entry, own);
     }

@@ -363,10 +363,9 @@ export class MemoryLogStore implements LogStore {
       return stored !== undefined && isOwnItem(stored, entry);
     };
     // An earlier attempt of the same request wrote all items.
-    const ownLogs = new Set(entries.filter(own).map(({ log }) => log));
-    const other = entries.find(({ log }) => !ownLogs.has(log));
-    if (ownLogs.size > 0 && other !== undefined) throw idUsedTwice(other, entries.filter(own));
-    if (ownLogs.size > 0) return;
+    const other = entries.find((entry) => !own(entry));
+    if (entries.some(own) && other !== undefined) throw idUsedTwice(other, entries.filter(own));
+    if (entries.some(own)) return;
     for (const { table, place, where } of writes) {
       if (table.has(place)) throw new EntryExistsError('the item already exists', where);
     }
