@@ -17,6 +17,8 @@ export interface Unsent {
   readonly index: number;
   /** Whether the log may have it. */
   isSent: boolean;
+  /** Whether its mutation was applied already when its author wrote it. */
+  isApplied?: boolean;
   /** Why the log never gets it. */
   failure?: unknown;
   /** The parts of the body as written that were dropped before it was sent, by index. */
@@ -151,7 +153,7 @@ export class Rebaser {
     const moved: BranchItem[] = [];
     for (const [i, item] of items.entries()) {
       const { unsent } = item;
-      if (others.length === 0 || item.isVoid) moved.push(item);
+      if (others.length === 0 || hasNoEffect(item)) moved.push(item);
       else if (unsent.isSent && arrived.id !== undefined && equalBytes(firstId(item), arrived.id)) {
         const rest = item.pieces?.slice(1) ?? [];
         if (rest.length > 0) moved.push({ ...item, pieces: rest });
@@ -243,13 +245,13 @@ export class Rebaser {
     // Its mutation has come, so that it waits without an effect.
     if (!hasFailed) before.push({ ...gone, isVoid: true });
     let after = items.slice(index + 1);
-    if (this.#reducer.rebase === undefined || gone.isVoid) return [...before, ...after];
+    if (this.#reducer.rebase === undefined || hasNoEffect(gone)) return [...before, ...after];
     let others: readonly UnplacedEntry[] = piecesOf(gone).map(({ entry }) => entry);
     for (let i = 0; i < after.length; ) {
       const item = after[i];
       if (item === undefined) break;
       const pieces = piecesOf(item);
-      const crossed = item.isVoid ? { pieces, others } : await this.#cross(item.unsent, pieces, others);
+      const crossed = hasNoEffect(item) ? { pieces, others } : await this.#cross(item.unsent, pieces, others);
       if (crossed.pieces.length === pieces.length && crossed.pieces.every((piece, j) => piece === pieces[j])) {
         others = crossed.others;
         i++;
@@ -287,6 +289,11 @@ function piecesOf({ unsent: { draft }, pieces }: BranchItem): readonly Piece[] {
   const { id, type, version, body } = draft;
   const entry = { type, version, body: body === undefined ? null : decodeBody(body) };
   return [{ id, entry, isRewritten: false, dropped: [] }];
+}
+
+/** Whether an item changes no state, because its mutation was applied before. */
+function hasNoEffect({ isVoid, unsent }: BranchItem): boolean {
+  return isVoid || unsent.isApplied === true;
 }
 
 function firstId({ unsent, pieces }: BranchItem): Uint8Array {

@@ -119,7 +119,9 @@ export class VisibleState {
     const shown = this.#branch.copy();
     const { at } = this.#branch;
     const seen = this.#lastAnnounced?.authored;
+    const [folder, { content }] = [this.#folder, this.#state];
     const load = async (): Promise<Branch> => {
+      for (const each of unsent) await noteApplied(each, folder, content);
       const { items } = seen === undefined ? shown() : await this.#rebaser.advance(await seen(), at);
       return { at, items: [...items, ...unsent.map(branchItemOf)] };
     };
@@ -149,6 +151,7 @@ export class VisibleState {
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
       this.#follower.checkAppends();
+      await noteApplied(pending, this.#folder, this.#state.content);
       const item = await this.#announcedItem(pending);
       const state = await this.#fold(this.#folder, this.#state.content, {
         pending,
@@ -314,6 +317,11 @@ export class VisibleState {
     newest: Arrival,
   ): Promise<{ readonly state: State; readonly pending: readonly Pending[]; readonly branch: Branch }> {
     let branch = await this.#rebaser.advance(this.#branch.copy()(), newest);
+    // The log had applied the mutations of these, so that nothing arrived for them.
+    const done = new Set<Unsent>(
+      this.pending.entries.filter(({ isSettled, failure }) => isSettled && failure === undefined),
+    );
+    if (done.size > 0) branch = { ...branch, items: branch.items.filter(({ unsent }) => !done.has(unsent)) };
     let items = itemsOf(branch);
     let { state } = confirmed;
     let entries = 0;
@@ -416,6 +424,13 @@ export class VisibleState {
 
 function storedMutation({ dropped }: Pending, first: Position | undefined): StoredMutation | undefined {
   return first && { ...first, ...(dropped.length > 0 && { dropped }) };
+}
+
+/** Notes whether a new entry takes no effect, because its mutation was applied before it. */
+async function noteApplied(unsent: Unsent, folder: StateFolder, state: State): Promise<void> {
+  const { once } = unsent.draft;
+  if (once === undefined) return;
+  unsent.isApplied ??= (await folder.highestMutation(state, once.client)) >= once.mutation;
 }
 
 function itemsOf({ items }: Branch): ReadonlyMap<Unsent, BranchItem> {

@@ -828,7 +828,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/branch.ts',
-        from: 'if (this.#reducer.rebase === undefined || gone.isVoid) return',
+        from: 'if (this.#reducer.rebase === undefined || hasNoEffect(gone)) return',
         to: 'if (gone.unsent.index >= 0) return',
       },
     ],

@@ -119,7 +119,7 @@ test('the prices in the README follow from its numbers of requests', () => {
   const numbers = (pattern: RegExp): number[] =>
     (pattern.exec(told) ?? []).slice(1).map((text) => Number(text.replaceAll(',', '')));
   const [entries = 0, appended = 0] = numbers(/[Aa]ppending ([\d,]+) entries takes ([\d,]+) write units/);
-  const [writeUnits = 0, readUnits = 0] = numbers(/cells takes (\d+) write units, (\d+) read units/);
+  const [writeUnits = 0, readUnits = 0] = numbers(/cells takes (\d+) write units, ([\d.]+) read units/);
   const [puts = 0, gets = 0, lists = 0] = numbers(/(\d+) PUTs, (\d+) GETs and (\d+) LISTs/);
   const nothing = { puts: 0, gets: 0, lists: 0 };
   const appending = priceOf({ dynamodb: { requests: 0, writeUnits: appended, readUnits: 0 }, s3: nothing });

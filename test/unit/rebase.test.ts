@@ -46,6 +46,26 @@ const WAYS = ['append', 'mutate'] as const;
 const send = (document: Document, way: (typeof WAYS)[number], entry: NewEntry) =>
   way === 'append' ? document.append(entry) : document.mutate(entry);
 
+test.each(['before the page was opened', 'while the page was open'])(
+  'a repeated mutation that the log applied %s moves no later edit',
+  { tags: ['I12'] },
+  async (when) => {
+    const { live, ann, ben } = await cities();
+    const opened = when === 'while the page was open' ? await live.open({ reducer: spreadsheet }) : undefined;
+    const mutation = { ...insertRows(1), once: { client: 'ann', mutation: 1 } };
+    await ann.append(mutation);
+    const page = opened ?? (await live.open({ reducer: spreadsheet }));
+    await page.refresh();
+    await ben.refresh();
+    expect(await page.mutate(mutation)).toBeUndefined();
+    await ben.append(insertRows(2));
+    await page.mutate(cells([2, 1, 'Texas']));
+    await page.refresh();
+    expect(await rowsOf(page)).toEqual([['city'], [], [], ['Austin', 'Texas'], ['Denver'], ['Provo']]);
+    expect(page.pending).toEqual([]);
+  },
+);
+
 describe.each(WAYS)('an entry of %s', (way) => {
   test('reaches the row that its author saw, although others inserted a row above', { tags: ['I12'] }, async () => {
     const { ann, ben } = await cities();
