@@ -1,5 +1,5 @@
 import type { LogId } from '../ids/log-id.ts';
-import type { Position } from '../ids/position.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
 import { loadBody } from '../log/body.ts';
 import type { ClientMutation, Entry } from '../log/entry.ts';
 import { type EntrySource, readUpTo } from '../log/read-entries.ts';
@@ -53,13 +53,10 @@ export class Arrival {
 export function arrivedEntries(entries: readonly Entry[], folded: readonly FoldEntry[]): ArrivedEntry[] {
   let i = 0;
   return folded.map(({ position, type, version, body }) => {
-    while (i < entries.length && !isAt(entries[i], position)) i++;
-    return { id: entries[i]?.id, once: entries[i]?.once, entry: { type, version, body } };
+    let stored = entries[i];
+    while (stored !== undefined && comparePositions(stored.position, position) !== 0) stored = entries[++i];
+    return { id: stored?.id, once: stored?.once, entry: { type, version, body } };
   });
-}
-
-function isAt(entry: Entry | undefined, { segment, entry: number }: Position): boolean {
-  return entry?.position.segment === segment && entry.position.entry === number;
 }
 
 /**

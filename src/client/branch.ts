@@ -3,7 +3,8 @@ import type { Value } from '../codec/value.ts';
 import { EntryDroppedError, EntryRejectedError, isLogfoldError, plainError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { decodeBody, encodeBody } from '../log/body.ts';
-import type { DraftedEntry } from '../log/new-entry.ts';
+import { MAX_TRANSACTION_ITEMS } from '../log/item-size.ts';
+import { type DraftedEntry, MAX_ID_BYTES } from '../log/new-entry.ts';
 import type { EntrySource } from '../log/read-entries.ts';
 import type { Rebased, RebaseSide, Reducer, UnplacedEntry } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -83,9 +84,6 @@ export function droppedParts({ pieces }: BranchItem): readonly number[] {
 export interface BranchDeps extends EntrySource {
   readonly blobs: BlobStore;
 }
-
-/** The most bytes of an entry's id, and the most pieces of an entry. */
-const [MAX_ID_BYTES, MAX_PIECES] = [64, 100];
 
 /**
  * Moves branches on with the log, with the reducer's `rebase`. Entries of others are moved over the
@@ -321,7 +319,8 @@ function byNumber(a: number, b: number): number {
 
 /** Whether an entry can be stored as several. With one mutation, only the first would apply. */
 function canSplit({ draft }: Unsent, pieces: readonly Piece[]): boolean {
-  return draft.once === undefined && pieces.length <= MAX_PIECES && pieces.every(({ id }) => id.length <= MAX_ID_BYTES);
+  if (draft.once !== undefined || pieces.length > MAX_TRANSACTION_ITEMS) return false;
+  return pieces.every(({ id }) => id.length <= MAX_ID_BYTES);
 }
 
 /** Whether an unsent mutation takes no effect any more. */

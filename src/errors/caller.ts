@@ -137,12 +137,8 @@ interface EntryNumbers {
   readonly entry: number;
 }
 
-/**
- * The reducer refuses a new entry. Nothing was appended, since the entry would have stopped the
- * log. `cause` is what the reducer threw.
- */
-export class EntryRejectedError extends LogfoldError {
-  override readonly code = 'ENTRY_REJECTED';
+/** A new entry is not appended, because of what the log has. */
+abstract class NewEntryError extends LogfoldError {
   /** Index of the entry among those of the same append, from 0. */
   readonly index: number;
 
@@ -157,22 +153,19 @@ export class EntryRejectedError extends LogfoldError {
 }
 
 /**
+ * The reducer refuses a new entry. Nothing was appended, since the entry would have stopped the
+ * log. `cause` is what the reducer threw.
+ */
+export class EntryRejectedError extends NewEntryError {
+  override readonly code = 'ENTRY_REJECTED';
+}
+
+/**
  * Others appended first, and the change that an entry makes has no place any more: they removed
  * what it changes. Nothing was appended.
  */
-export class EntryDroppedError extends LogfoldError {
+export class EntryDroppedError extends NewEntryError {
   override readonly code = 'ENTRY_DROPPED';
-  /** Index of the entry among those of the same append, from 0. */
-  readonly index: number;
-
-  constructor(index: number, reason: string, details: ErrorDetails = {}) {
-    super(reason, details);
-    this.index = index;
-  }
-
-  override toJSON(): Record<string, unknown> {
-    return { ...super.toJSON(), index: this.index };
-  }
 }
 
 /** The answer to an append was lost. The entries may be in the log or not. */

@@ -74,7 +74,7 @@ export interface DraftDeps {
 /** The most UTF-16 code units of an entry's type. Every read of the entry also reads its type. */
 const MAX_TYPE_LENGTH = 1024;
 /** The most bytes of an entry's id. Every read of the entry also reads its id. */
-const MAX_ID_BYTES = 64;
+export const MAX_ID_BYTES = 64;
 /** The year 5138 in epoch seconds, and 1973 in milliseconds. */
 const MAX_TIME = 1e11;
 

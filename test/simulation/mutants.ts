@@ -840,8 +840,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/branch.ts',
-        from: '  return draft.once === undefined && pieces.length',
-        to: '  return pieces.length',
+        from: '  if (draft.once !== undefined || pieces.length',
+        to: '  if (pieces.length',
       },
     ],
   },
