@@ -1,3 +1,4 @@
+import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { ItemInvalidError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -23,7 +24,6 @@ import type {
 } from '../../src/log/log-store.ts';
 import { endAfter } from '../../src/log/newest.ts';
 import type { Expiry, LastSnapshot, Segment } from '../../src/log/segment.ts';
-import type { MemoryLogStore } from '../../test/support/stores/memory-log-store.ts';
 import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
 
 const EVENTUAL: Consistency = { consistent: false };

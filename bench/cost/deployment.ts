@@ -1,4 +1,6 @@
 import type { DynamoDBRecord } from 'aws-lambda';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -20,8 +22,6 @@ import { CONDEMNED_PREFIX } from '../../src/store/keys.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, jobQueues } from '../../src/workers/jobs/job.ts';
 import { toLambdaRecord, toSqsEvent } from '../../test/support/deployed/lambda-records.ts';
-import { MemoryBlobStore } from '../../test/support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../../test/support/stores/memory-log-store.ts';
 import { Random } from '../random.ts';
 import { BilledLogStore } from './billed-log-store.ts';
 import { BilledQueue } from './billed-queue.ts';

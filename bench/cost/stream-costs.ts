@@ -1,4 +1,7 @@
 import { PRICES } from '../../examples/demo/prices.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryGroupStore } from '../../src/adapters/memory/group-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -20,9 +23,6 @@ import { decodeJob } from '../../src/workers/jobs/job.ts';
 import { recordRevisions } from '../../src/workers/revisions/record-revisions.ts';
 import { RevisionLogs } from '../../src/workers/revisions/revision-logs.ts';
 import { toLambdaRecord } from '../../test/support/deployed/lambda-records.ts';
-import { MemoryBlobStore } from '../../test/support/stores/memory-blob-store.ts';
-import { MemoryGroupStore } from '../../test/support/stores/memory-group-store.ts';
-import { MemoryLogStore } from '../../test/support/stores/memory-log-store.ts';
 import { Random } from '../random.ts';
 import { markdownTable, type Table } from '../tables.ts';
 import { BilledLogStore } from './billed-log-store.ts';

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
@@ -8,7 +9,6 @@ import type { Segment } from '../../src/log/segment.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
 import { expired, lastAt } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };

@@ -8,6 +8,7 @@ import { PutObjectCommand, S3Client, UploadPartCommand } from '@aws-sdk/client-s
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
@@ -33,7 +34,6 @@ import {
 import { AwsGateway } from '../support/deployed/aws-gateway.ts';
 import { type LocalAws, startLocalAws } from '../support/stores/fauxqs.ts';
 import { streamOf } from '../support/stores/interceptor.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { ObjectServer } from '../support/stores/object-server.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
+import { MemoryGroupStore } from '../../src/adapters/memory/group-store.ts';
 import type { GroupLease, GroupStore } from '../../src/feed/group-store.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryGroupStore } from '../support/stores/memory-group-store.ts';
 
 const NOW = 1_000_000;
 const MINUTE = 60_000;

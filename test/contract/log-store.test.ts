@@ -3,6 +3,7 @@ import { GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { translateDynamoDbError } from '../../src/adapters/aws/dynamodb-error.ts';
 import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import {
   AttemptsExhaustedError,
   CredentialsError,
@@ -29,7 +30,6 @@ import { archiveKey } from '../../src/store/keys.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 import { expiring, lastAt } from '../support/segments.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/stores/engine.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { readsOfPage } from '../support/stores/remote-reads.ts';
 
 const CONSISTENT = { consistent: true };

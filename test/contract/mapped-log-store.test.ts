@@ -2,6 +2,7 @@ import { DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import {
   EntryGapError,
@@ -33,7 +34,6 @@ import { expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { MemoryMappedItems } from '../support/stores/memory-mapped-items.ts';
 
 const CONSISTENT = { consistent: true };

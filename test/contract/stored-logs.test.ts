@@ -2,6 +2,7 @@ import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryNotFoundError, SegmentNotFoundError, TooLargeError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { nextPosition, type Position } from '../../src/ids/position.ts';
@@ -17,7 +18,6 @@ import { expired, expiring, lastAt, ON_HOLD } from '../support/segments.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { readsOfPage } from '../support/stores/remote-reads.ts';
 
 // Reads, snapshots and the lives of segments, for logs of logfold's own schema and for mapped logs.

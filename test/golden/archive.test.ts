@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { decodeArchiveIndex, encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
 import { decodeItemLine } from '../../src/archive/item-line.ts';
@@ -17,7 +18,6 @@ import {
   updateGoldenBytes,
 } from '../support/golden.ts';
 import { entryAt, LOG } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const PLATFORM = nativePlatform;
 

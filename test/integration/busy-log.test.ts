@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { expect, onTestFinished, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { CheckpointStore, StreamPosition } from '../../src/local/checkpoint-store.ts';
 import { type PipelineEvent, runPipeline } from '../../src/local/pipeline.ts';
@@ -18,7 +19,6 @@ import { MemoryChunks } from '../support/chunks.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
 import { startTestEngine } from '../support/stores/engine.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { clientConfig } from '../support/stores/shared-engine.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 

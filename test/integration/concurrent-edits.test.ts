@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
 import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
@@ -11,7 +12,6 @@ import { findDynoxide } from '../../src/local/engine-program.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const entry = (type: string, body: Value): NewEntry => ({ type, version: 1, body });

@@ -3,6 +3,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { START } from '../../src/ids/position.ts';
@@ -12,7 +13,6 @@ import { readEntries } from '../../src/log/read-entries.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import type { ContendingTask } from '../programs/contending-document.ts';
 import { startTestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const PROGRAM = fileURLToPath(new URL('../programs/contending-document.ts', import.meta.url));

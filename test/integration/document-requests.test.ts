@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore, TableMeter } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { wireLogs } from '../../src/adapters/platform/node-logs.ts';
 import type { Document } from '../../src/client/document.ts';
@@ -9,7 +10,6 @@ import type { NewEntry } from '../../src/log/client.ts';
 import { type CellEdit, sheetBody, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Rows and columns of the large sheet. */

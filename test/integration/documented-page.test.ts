@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { openLogs, type ServerLogs } from '../../src/exports/local.ts';
 import { spreadsheet as reducer } from '../../src/exports/spreadsheet.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -15,7 +16,6 @@ import { findChromium, openPage } from '../support/chromium.ts';
 import { codeBlocks } from '../support/code-blocks.ts';
 import { newLogId } from '../support/logs.ts';
 import { bundlePage } from '../support/page-bundle.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { ObjectServer } from '../support/stores/object-server.ts';
 
 const ENTRIES = join(import.meta.dirname, '../../src/exports');

@@ -4,10 +4,10 @@ import { FilesystemBlobStore, openLogs } from 'logfold/local';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PAGE_NAMES, PrefixBlobStore } from '../../examples/infinisheet/blob-store.ts';
 import { eventLog, eventLogOf, type LogEntry, LogWorkerHost } from '../../examples/infinisheet/event-log.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { findDynoxide } from '../../src/local/engine-program.ts';
 import { FoldedLogs } from '../support/folded-logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { temporaryDirectory } from '../support/stores/shared-engine.ts';
 
 type Test = LogEntry & { readonly type: 'test'; readonly index: number };

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sdkConfig } from '../../src/adapters/aws/sdk-config.ts';
 import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -35,7 +36,6 @@ import { NOON, newLogId } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { type FeedTruth, SeenEntries, type SeenReading } from '../support/simulation/seen-entries.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { MemoryCheckpoints, shortWaits } from '../support/stores/scripted-stream.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbGroupStore } from '../../src/adapters/dynamodb/group-store.ts';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { positionOfCheckpoint } from '../../src/feed/checkpoint.ts';
@@ -24,7 +25,6 @@ import { feedEntries } from '../support/feed.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const LOGS = 30;

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DynamoDbLogStore, type Meter } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -10,7 +11,6 @@ import type { Reducer } from '../../src/state/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { entryAt, NOON, newLogId } from '../support/logs.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const MB = 2 ** 20;

@@ -3,6 +3,7 @@ import { DeleteItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { parseJson } from '../../src/codec/json.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
@@ -17,7 +18,6 @@ import { NOON, newLogId } from '../support/logs.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
 import { ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Names that code in JavaScript loses or confuses easily. DynamoDB stores them all. */

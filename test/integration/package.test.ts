@@ -10,6 +10,8 @@ import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import manifest from '../../package.json' with { type: 'json' };
 import lock from '../../package-lock.json' with { type: 'json' };
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { joinEngine } from '../../src/local/engine.ts';
 import { ensureTables } from '../../src/local/tables.ts';
@@ -19,8 +21,6 @@ import { importsOf } from '../support/imported-packages.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
 import { gzippedBytes } from '../support/page-bundle.ts';
 import { startLocalAws } from '../support/stores/fauxqs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { ObjectServer } from '../support/stores/object-server.ts';
 import { clientConfig, temporaryDirectory } from '../support/stores/shared-engine.ts';
 

@@ -12,6 +12,7 @@ import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbSourceItems } from '../../src/adapters/dynamodb/source-items.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { Logs } from '../../src/client/logs.ts';
@@ -33,7 +34,6 @@ import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { toLambdaChange } from '../support/deployed/lambda-records.ts';
 import { Random } from '../support/models/random.ts';
 import { createItemTable } from '../support/stores/item-table.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { clientConfig } from '../support/stores/shared-engine.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 

@@ -2,6 +2,7 @@ import { deepStrictEqual } from 'node:assert';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
@@ -21,7 +22,6 @@ import { newLogId } from '../support/logs.ts';
 import { values } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { startTestEngine, type TestEngine } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Names that code in JavaScript, JSON, UTF-8 or DynamoDB loses or confuses easily. */

@@ -7,13 +7,13 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { z } from 'zod';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { sleep } from '../../src/adapters/platform/node-logs.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { DEFAULT_RETRIES } from '../../src/log/client-context.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { testClient } from '../support/stores/engine.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const taskSchema = z.object({

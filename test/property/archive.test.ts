@@ -3,6 +3,8 @@ import { isUtf8 } from 'node:buffer';
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import {
@@ -44,8 +46,6 @@ import { damaged } from '../support/damage.ts';
 import { allEntries, entryAt, LOG, NOON, recordRequests } from '../support/logs.ts';
 import { texts } from '../support/models/values.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);

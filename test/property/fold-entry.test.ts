@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
@@ -12,8 +14,6 @@ import type { FoldEntry, Reducer } from '../../src/state/reducer.ts';
 import { flushState, hashFlushedState, saveState } from '../../src/state/state.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Keeps what it knows of each entry. */

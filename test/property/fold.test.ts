@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type ClientMutation, type Entry, RESERVED_TYPES, type StoredBody } from '../../src/log/entry.ts';
@@ -9,7 +10,6 @@ import type { FoldEntry, Reducer, ReducerDraft } from '../../src/state/reducer.t
 import { nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** The possible works of the reducer for an entry. It waits for the draft in `add`. */
 const WORKS = ['put', 'add', 'rename', 'throw', 'reject', 'leave a read', 'leave an edit'] as const;

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
@@ -11,7 +12,6 @@ import { NOON } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { newMappedLog, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { MemoryMappedItems } from '../support/stores/memory-mapped-items.ts';
 
 const CONSISTENT = { consistent: true };

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -9,8 +11,6 @@ import { ReadPace } from '../../src/log/read-pace.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { entryAt, newLogId, unarchived } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const MB = 2 ** 20;
 /** Eventually consistent reads pay for this many bytes together. */

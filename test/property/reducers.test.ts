@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -13,7 +14,6 @@ import { flushedHash } from '../support/models/flushed-hash.ts';
 import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/models/random-reducers.ts';
 import { reloaded } from '../support/models/reloaded.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /**
  * An event between two entries: nothing, a write of the draft as for a large batch, a snapshot that

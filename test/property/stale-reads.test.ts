@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
@@ -8,8 +10,6 @@ import { NOON } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { RecordedLogStore, STALE_MS } from '../support/stores/recorded-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { AppendUncertainError, EntryExistsError, StoreUnavailableError } from '../../src/errors.ts';
@@ -9,8 +11,6 @@ import { newLogId } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const ITEMS = ['chair', 'lamp', 'table', 'vase'];

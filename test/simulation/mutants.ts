@@ -369,7 +369,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a slower job moves Last Snapshot back',
     edits: [
       {
-        file: '../test/support/stores/memory-log-store.ts',
+        file: 'adapters/memory/log-store.ts',
         from: 'if (hasArchive(stored) || stored.foreign?.L !== undefined || !isDeepStrictEqual(stored.lastSnapshot, from))\n',
         to: 'if (hasArchive(stored) || isDeepStrictEqual(stored.lastSnapshot, to))\n',
       },
@@ -438,7 +438,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an attribute changes after its entry was archived',
     edits: [
       {
-        file: '../test/support/stores/memory-log-store.ts',
+        file: 'adapters/memory/log-store.ts',
         from: '    if (this.#segment(log, position.segment + 1) !== undefined) throw segmentClosed(log, position);\n',
         to: '',
       },

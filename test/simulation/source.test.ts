@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
@@ -24,7 +25,6 @@ import {
   interceptMappedItems,
 } from '../support/stores/interceptor.ts';
 import { MappedLogs, mappedDeps, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { inTimeZones } from '../support/time-zones.ts';
 
 const LOG = textLogId('changing');

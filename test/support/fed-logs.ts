@@ -1,3 +1,6 @@
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryGroupStore } from '../../src/adapters/memory/group-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { FeedItem } from '../../src/client/feed.ts';
 import { Logs } from '../../src/client/logs.ts';
@@ -14,9 +17,6 @@ import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { NOON, recordRequests } from './logs.ts';
 import { Random } from './models/random.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
-import { MemoryGroupStore } from './stores/memory-group-store.ts';
-import { MemoryLogStore } from './stores/memory-log-store.ts';
 import { testDeployment } from './test-deployment.ts';
 
 /** A clock whose waits end when a test moves it. */

@@ -1,4 +1,5 @@
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
 import { FeedWriter } from '../../src/workers/feed/feed-writer.ts';
@@ -6,7 +7,6 @@ import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { fedEnds } from './feed.ts';
 import { newLogId, recordRequests } from './logs.ts';
 import { SheetLogs } from './sheet-logs.ts';
-import { MemoryLogStore } from './stores/memory-log-store.ts';
 import { testDeployment } from './test-deployment.ts';
 
 /** Logs of sheets and their feed in memory, with what the jobs and sweeps of both need. */

@@ -1,11 +1,11 @@
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { completeSnapshot, type SnapshotResult } from '../../src/workers/snapshot/build-snapshot.ts';
 import { NOON } from './logs.ts';
 import { Random } from './models/random.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
-import { MemoryLogStore } from './stores/memory-log-store.ts';
 import { testDeployment } from './test-deployment.ts';
 
 /** Logs on memory adapters, and a worker that folds them with a reducer when a test asks for it. */

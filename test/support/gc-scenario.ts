@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES, type RootRef, rootOf } from '../../src/log/entry.ts';
@@ -16,7 +17,6 @@ import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
 import { flushedHash } from './models/flushed-hash.ts';
 import { SheetLog, set } from './sheet-log.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
 import { testDeployment } from './test-deployment.ts';
 
 export const GRACE_SECONDS = 24 * 3600;

@@ -1,3 +1,5 @@
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { EditedLog } from '../../src/cli/edit-line.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -7,8 +9,6 @@ import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
-import { MemoryLogStore } from './stores/memory-log-store.ts';
 
 export const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
 

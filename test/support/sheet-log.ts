@@ -1,3 +1,5 @@
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -19,8 +21,6 @@ import { flushedHash } from './models/flushed-hash.ts';
 import { Random } from './models/random.ts';
 import { readRows } from './models/versioned-sheet.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './stores/interceptor.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
-import { MemoryLogStore } from './stores/memory-log-store.ts';
 import { testDeployment } from './test-deployment.ts';
 
 /** Everything that the stores hold of one log, each item as text, so that comparing is fast. */

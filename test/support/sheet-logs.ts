@@ -1,3 +1,5 @@
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { LogfoldError } from '../../src/errors.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -12,8 +14,6 @@ import { completeSnapshot, type SnapshotDeps } from '../../src/workers/snapshot/
 import { type SweepDeps, type SweepOptions, type SweepResult, sweep } from '../../src/workers/sweep/sweep.ts';
 import { NOON, newLogId, unarchived } from './logs.ts';
 import { Random } from './models/random.ts';
-import { MemoryBlobStore } from './stores/memory-blob-store.ts';
-import { MemoryLogStore } from './stores/memory-log-store.ts';
 import { testDeployment } from './test-deployment.ts';
 
 /** The jobs that a sweep sends, and the logs on which it fails. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import {
   EntryGapError,
   ItemInvalidError,
@@ -19,7 +20,6 @@ import { type AdoptDeps, type AdoptOptions, adoptLogs, adoptSource } from '../..
 import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
 import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const PAGES = 4;
 const LOGS_PER_PAGE = 3;

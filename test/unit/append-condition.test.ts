@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { AttemptsExhaustedError, EntryExistsError } from '../../src/errors.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
 import { entryAt, MALFORMED, malformedItem, newLogId, testLogClient } from '../support/logs.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const CONSISTENT = { consistent: true };
 const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { openArchive } from '../../src/archive/reader.ts';
 import { writeArchive } from '../../src/archive/writer.ts';
 import { toHex } from '../../src/codec/bytes.ts';
@@ -21,7 +22,6 @@ import { archiveSegment } from '../../src/workers/retention/archive-segment.ts';
 import { allItems } from '../support/archives.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 /** One frame for each entry. One run joins up to 1,000 parts, even without time. */
 const FRAMES = { bytes: 1, atLeast: 1000 };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { type Archive, openArchive } from '../../src/archive/reader.ts';
@@ -16,7 +17,6 @@ import {
   storeArchive,
 } from '../support/archives.ts';
 import { LOG, MALFORMED, malformedItem } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const ITEMS = segmentItems(3);
 const [FIRST = {}, SECOND = {}, THIRD = {}] = ITEMS;

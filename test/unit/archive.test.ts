@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { encodeArchiveIndex, MAX_FRAME_BYTES, skippableFrame } from '../../src/archive/archive-index.ts';
@@ -40,8 +42,6 @@ import {
 import { withByte } from '../support/damage.ts';
 import { entryAt, LOG, NOON, newLogId, recordRequests } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const platform = nativePlatform;

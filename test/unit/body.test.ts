@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { Value } from '../../src/codec/value.ts';
 import {
   BodyUndecodableError,
@@ -16,7 +17,6 @@ import {
 } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { entryAt, LOG } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const position = { segment: 2, entry: 5 };
 const bytes = (...all: number[]) => ({ format: 'bytes', bytes: Uint8Array.from(all) }) as const;

@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import {
   EntryExistsError,
   LogIdInvalidError,
@@ -12,8 +14,6 @@ import { listedIdKey, parseListedId } from '../../src/store/keys.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Texts that could lead out of a directory, end a key, or be taken for something else. */

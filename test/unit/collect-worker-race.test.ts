@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { verify } from '../../src/workers/audit/verify.ts';
@@ -20,7 +21,6 @@ import {
 } from '../support/gc-scenario.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 import type { Interceptor } from '../support/stores/interceptor.ts';
-import type { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** Does something right before the operation with this number; 0 for never. */
 function beforeOperation(number: number, act: () => Promise<unknown>, names: string[] = []): Interceptor {

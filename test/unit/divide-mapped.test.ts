@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { reportEvent } from '../../src/functions/function-event.ts';
 import { fromLambdaRecord } from '../../src/functions/stream-function.ts';
@@ -22,7 +23,6 @@ import { MemoryChunks } from '../support/chunks.ts';
 import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Ten items a segment, with a Snapshot entry after every fifth. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { encodeValue } from '../../src/codec/canonical.ts';
 import { EntryExistsError, FoldFailedError } from '../../src/errors.ts';
 import { reportEvent } from '../../src/functions/function-event.ts';
@@ -17,7 +18,6 @@ import { entryAt, newLogId, recordRequests } from '../support/logs.ts';
 import { Random } from '../support/models/random.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const EVERY_FIVE: DivisionSettings = { snapshotEveryEntries: 5 };
 const NOT_DUE: DivideResult = { outcome: 'undivided', reason: 'not due' };

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryExistsError, EntryGapError, EntryNotFoundError, UsageError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
@@ -10,8 +12,6 @@ import { type QueryRange, query } from '../../src/log/query.ts';
 import { storeArchive, written } from '../support/archives.ts';
 import { allEntries, entryAt, recordRequests, testLogClient, unarchived } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const CONSISTENT = { consistent: true };

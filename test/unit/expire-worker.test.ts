@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { ArchiveDiffersError, ClockInvalidError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
 import { expiresAt } from '../../src/log/segment.ts';
@@ -20,7 +21,6 @@ import { NOON } from '../support/logs.ts';
 import { expired, expiredEntries, expiring } from '../support/segments.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 import type { Interceptor } from '../support/stores/interceptor.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 /** Seconds. */
 const GRACE = 3600;

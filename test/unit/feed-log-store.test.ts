@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import { withFeed } from '../../src/feed/feed-log-store.ts';
@@ -10,7 +11,6 @@ import type { Segment } from '../../src/log/segment.ts';
 import { numberedLog } from '../support/feed.ts';
 import { entryAt, NOON, recordRequests } from '../support/logs.ts';
 import { expiring } from '../support/segments.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const START = { segment: 0, entry: 0 };
 const CONSISTENT = { consistent: true };

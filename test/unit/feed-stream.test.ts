@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ResourceMissingError } from '../../src/errors.ts';
 import { FEED_DIVISION, FEED_LOG } from '../../src/feed/feed-log.ts';
 import { type FunctionEvent, reportEvent } from '../../src/functions/function-event.ts';
@@ -22,7 +23,6 @@ import { toLambdaRecord } from '../support/deployed/lambda-records.ts';
 import { FedSheets } from '../support/fed-sheets.ts';
 import { entryAt, NOON } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const A = textLogId('0190b5a0-7e1c-7000-8000-00000000000a');
 const B = textLogId('0190b5a0-7e1c-7000-8000-00000000000b');

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { NodeFoldWatch } from '../../src/adapters/platform/fold-watch.ts';
 import type { ChunkId } from '../../src/codec/chunk.ts';
 import type { Value } from '../../src/codec/value.ts';
@@ -15,7 +16,6 @@ import type { BlobStore } from '../../src/store/blob-store.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { interceptBlobStore } from '../support/stores/interceptor.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const AT_ONCE = 16;
 const BATCH_BYTES = 1_000_000;

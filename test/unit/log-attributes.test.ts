@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { LogNotFoundError, TooLargeError, UsageError, ValueUnsupportedError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
@@ -9,7 +10,6 @@ import { LiveLog } from '../support/live-logs.ts';
 import { entryAt, NOON, newLogId, testLogClient } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const GIVEN = { org: 7, title: 'Budget', tags: ['a', 'b'] };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import {
   AttemptsExhaustedError,
   ClockInvalidError,
@@ -20,7 +21,6 @@ import { TRUST_MS } from '../../src/log/newest.ts';
 import { rootKey } from '../../src/store/keys.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 import { nested } from '../support/models/values.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const CONSISTENT = { consistent: true };
 const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });

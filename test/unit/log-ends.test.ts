@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { formatPosition } from '../../src/ids/position.ts';
 import { queryNewest } from '../../src/log/newest.ts';
 import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
@@ -6,7 +7,6 @@ import { LogEnds } from '../../src/mapping/log-ends.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
 import { NOON, recordRequests, unarchived } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 describe('the end of a mapped log', () => {
   test('is the newest entry while an item is the newest one, in every place of a segment', async () => {

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { LogRegistrar } from '../../src/mapping/log-registrar.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { CLAIM_KEY } from '../../src/store/keys.ts';
 import { NOON } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const CUSTOMERS = parseMapping({
   partitionKey: { name: 'pk', type: 'S', pattern: 'customer#{id}' },

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { textLogId } from '../../src/ids/log-id.ts';
@@ -13,7 +14,6 @@ import { NOON } from '../support/logs.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { interceptBlobStore } from '../support/stores/interceptor.ts';
 import { MappedLogs, newMappedLog, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** A table of orders, a worker, and clients whose downloads are counted. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
@@ -23,7 +24,6 @@ import { MemoryChunks } from '../support/chunks.ts';
 import { allEntries, NOON, unarchived } from '../support/logs.ts';
 import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const DAY = 24 * 3600;

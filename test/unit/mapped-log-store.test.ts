@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { EntryGapError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, START } from '../../src/ids/position.ts';
@@ -8,7 +9,6 @@ import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON, recordRequests } from '../support/logs.ts';
 import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const CONSISTENT = { consistent: true };

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { claimBucket, readBucketMapping, requireClaim } from '../../src/mapping/bucket-claim.ts';
@@ -15,7 +16,6 @@ import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
 import { MappedLogs, mappedDeps, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** All items have the type `Set`, so they become the same entries as with {@link ORDERS}. */
 const CONSTANT = parseMapping({ ...mappingDocument(ORDERS), type: { constant: 'Set' } });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { ChunkId } from '../../src/codec/chunk.ts';
 import { StateUnsupportedError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
@@ -14,7 +15,6 @@ import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** Counts the entries of each text. Fails for the text `faulty`. */
 const counter: Reducer = {

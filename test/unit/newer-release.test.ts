@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ObjectInvalidError, ResourceMissingError } from '../../src/errors.ts';
 import { readPolicies, writePolicy } from '../../src/retention/policies.ts';
 import type { RetentionPolicy } from '../../src/retention/retention-policy.ts';
@@ -15,7 +16,6 @@ import {
 import { readCompareNote, writeCompareNote } from '../../src/workers/revisions/compare-note.ts';
 import { readSweepNote, writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
 import { LOG } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 interface Note {
   readonly write: (blobs: BlobStore) => Promise<unknown>;

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { withAttributes } from '../../src/log/application-attributes.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
@@ -9,8 +11,6 @@ import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { entryAt, NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const PAGE = { items: 0, bytes: 5000, attempts: 3 };

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ObjectInvalidError, PolicyInvalidError } from '../../src/errors.ts';
 import { merge, Policies, type PolicyChanges, readPolicies, writePolicy } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { POLICIES_KEY } from '../../src/store/keys.ts';
 import { LOG, newLogId } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 async function storing(text: string): Promise<MemoryBlobStore> {
   const blobs = new MemoryBlobStore();

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryGapError, LogNotFoundError, PositionInvalidError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
@@ -6,7 +7,6 @@ import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { Consistency, LogStore, SegmentRange } from '../../src/log/log-store.ts';
 import { type EntryRange, type OpenRange, readEntries, readUpTo } from '../../src/log/read-entries.ts';
 import { entryAt, NOON, newLogId, recordRequests } from '../support/logs.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const at = (segment: number, entry: number) => ({ segment, entry });
 const END = { type: 'End Segment' };

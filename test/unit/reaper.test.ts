@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { type CollectionRecord, NOTHING_CONDEMNED } from '../../src/workers/gc/collection-record.ts';
 import { Reaper, type ReaperOptions } from '../../src/workers/gc/reaper.ts';
 import { NOON } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const GRACE = 3_600_000;
 

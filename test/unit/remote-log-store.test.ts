@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { type AnswerOptions, answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import type { LogAnswer } from '../../src/adapters/web/log-message.ts';
@@ -25,7 +26,6 @@ import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { allEntries, entryAt, malformedItem, NOON, newLogId, recordRequests, unarchived } from '../support/logs.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const CONSISTENT = { consistent: true };
 const ID = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
@@ -18,7 +19,6 @@ import { NOON } from '../support/logs.ts';
 import { expiring, ON_HOLD } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 /** Seconds. */
 const GRACE = 3600;

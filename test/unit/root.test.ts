@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { fromHex } from '../../src/codec/bytes.ts';
 import { encodeValue } from '../../src/codec/canonical.ts';
@@ -18,7 +19,6 @@ import { bitFlips, damaged, truncations } from '../support/damage.ts';
 import { LOG } from '../support/logs.ts';
 import { SMALL_SHEET, savedSheet, sheetRows } from '../support/models/saved-sheet.ts';
 import { propertyRuns } from '../support/property-runs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const OTHER_LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const POSITION = { segment: 2, entry: 7 };

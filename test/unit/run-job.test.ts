@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryNotFoundError, MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
@@ -20,7 +21,6 @@ import { SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
 import { FAULTY } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const GRACE = 3600;
 const START: Position = { segment: 0, entry: 0 };

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { readRows } from '../support/models/versioned-sheet.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /**

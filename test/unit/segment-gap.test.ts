@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { LogfoldError } from '../../src/errors.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
@@ -18,7 +19,6 @@ import {
   refill,
 } from '../support/gc-scenario.ts';
 import { SheetLog } from '../support/sheet-log.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** A log of four segments, of which two are archived and left the table. */

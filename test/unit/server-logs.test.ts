@@ -1,5 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { ObjectAnswer, ObjectOptions } from '../../src/adapters/web/answer-object-request.ts';
 import { openLogs } from '../../src/adapters/web/open-logs.ts';
@@ -20,8 +22,6 @@ import {
 import { LOG, newLogId } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 const ID = 'ab'.repeat(32);

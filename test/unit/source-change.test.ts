@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -16,7 +17,6 @@ import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
 import { MappedLogs, mappedDeps, orderItem, TENS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 /** A table of orders, and the jobs of its log. */
 class Source {

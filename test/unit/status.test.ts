@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
@@ -10,7 +11,6 @@ import { SMALL_SHAPE } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { expired, expiredEntries, expiring } from '../support/segments.ts';
 import { SheetLog } from '../support/sheet-log.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 function unexpected(error: Error): never {
   throw error;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { FEED_LOG } from '../../src/feed/feed-log.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { divisionOf } from '../../src/log/division-policy.ts';
@@ -26,7 +27,6 @@ import {
   interceptMappedItems,
 } from '../support/stores/interceptor.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { StreamedTable } from '../support/stores/streamed-table.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 

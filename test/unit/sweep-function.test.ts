@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import { reportEvent, type SweepEvent } from '../../src/functions/function-event.ts';
@@ -22,7 +23,6 @@ import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { newLogId } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 
 const DAY = 24 * 3600;
 const HOUR_MS = 3600_000;

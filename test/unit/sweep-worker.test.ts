@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { LogNotFoundError, SegmentWithoutSnapshotError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -29,7 +30,6 @@ import { FAULTY, foldPlainly, NOTE, readRows, versionedSheet } from '../support/
 import { expiring } from '../support/segments.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/stores/interceptor.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 
 /** Seconds. */

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { LogIdInvalidError, LogNotFoundError, ObjectInvalidError, UsageError, unprintable } from '../../src/errors.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
@@ -21,7 +22,6 @@ import { lambdaContext } from '../support/deployed/lambda-events.ts';
 import { beginUpload } from '../support/gc-scenario.ts';
 import { LOG, recordRequests } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
-import type { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const DAY_MS = 24 * 3600 * 1000;
 /** Longer than a name in keys may be. */

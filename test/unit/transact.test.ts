@@ -1,5 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { answerLogRequest, type LogOperation, type LogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import { EntryExistsError, LogNotFoundError, NotAllowedError, TooLargeError, UsageError } from '../../src/errors.ts';
@@ -10,8 +12,6 @@ import type { Position } from '../../src/ids/position.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { NOON, newLogId, testLogClient, unarchived } from '../support/logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 
 const set = (value: number): NewEntry => ({ type: 'Set', version: 1, body: [value] });
 const at = (segment: number, entry: number): Position => ({ segment, entry });

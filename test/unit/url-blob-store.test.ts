@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
 import { CredentialsError, StoreUnavailableError, UsageError } from '../../src/errors.ts';
 import { saveBody } from '../../src/log/body.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
 import { type Handler, ObjectServer } from '../support/stores/object-server.ts';
 
 const RETRIES = { attempts: 3, baseMs: 0, capMs: 0 };

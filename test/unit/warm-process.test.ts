@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { Logs } from '../../src/client/logs.ts';
 import { StoreUnavailableError } from '../../src/errors.ts';
 import { streamFunction } from '../../src/functions/stream-function.ts';
@@ -23,8 +25,6 @@ import {
   interceptMappedItems,
 } from '../support/stores/interceptor.ts';
 import { MappedLogs, newMappedLog, ORDERS } from '../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../support/stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../support/stores/memory-log-store.ts';
 import { StreamedTable } from '../support/stores/streamed-table.ts';
 import { testDeployment } from '../support/test-deployment.ts';
 

@@ -1,3 +1,5 @@
+import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import type { Feed } from '../../../src/client/feed.ts';
 import { Logs } from '../../../src/client/logs.ts';
@@ -12,8 +14,6 @@ import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
 import { FeedWriter } from '../../../src/workers/feed/feed-writer.ts';
 import type { Random } from '../models/random.ts';
 import { interceptGroupStore } from '../stores/interceptor.ts';
-import { MemoryGroupStore } from '../stores/memory-group-store.ts';
-import { MemoryLogStore } from '../stores/memory-log-store.ts';
 import { RecordedLogStore } from '../stores/recorded-log-store.ts';
 import { testDeployment } from '../test-deployment.ts';
 import { type Ports, World } from './world.ts';

@@ -1,4 +1,6 @@
+import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
 import { MemoryJobQueue } from '../../../src/adapters/memory/job-queue.ts';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { type LogId, parseLogId } from '../../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../../src/ids/position.ts';
@@ -22,8 +24,6 @@ import type { Random } from '../models/random.ts';
 import { versionedSheet } from '../models/versioned-sheet.ts';
 import { interceptBlobStore, interceptJobQueue } from '../stores/interceptor.ts';
 import { type MappedStore, MappedTables } from '../stores/mapped-tables.ts';
-import { MemoryBlobStore } from '../stores/memory-blob-store.ts';
-import { MemoryLogStore } from '../stores/memory-log-store.ts';
 import { RecordedLogStore, type WatchedTables } from '../stores/recorded-log-store.ts';
 import { testDeployment } from '../test-deployment.ts';
 import type { ApplicationSchema } from './application-items.ts';

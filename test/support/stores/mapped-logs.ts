@@ -1,3 +1,4 @@
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
 import type { Item } from '../../../src/log/attribute.ts';
 import { VIRTUAL_TYPES } from '../../../src/log/schedule.ts';
@@ -9,7 +10,6 @@ import type { JobDeps } from '../../../src/workers/dispatch/run-job.ts';
 import { NOON } from '../logs.ts';
 import { EXPIRING_ORDERS, ORDERS_DOCUMENT } from '../orders.ts';
 import { testDeployment } from '../test-deployment.ts';
-import { MemoryLogStore } from './memory-log-store.ts';
 import { MemoryMappedItems } from './memory-mapped-items.ts';
 
 /** The mapping of a table of orders with times in seconds. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../../src/archive/item-line.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../../src/ids/position.ts';
@@ -15,7 +16,6 @@ import type { StreamRecord } from '../../../src/workers/dispatch/route-stream-re
 import type { Random } from '../models/random.ts';
 import type { ApplicationSchema } from '../simulation/application-items.ts';
 import { type Interceptor, interceptMappedItems } from './interceptor.ts';
-import { MemoryLogStore } from './memory-log-store.ts';
 import { MemoryMappedItems } from './memory-mapped-items.ts';
 import { type RecordedItem, RecordedItems } from './recorded-items.ts';
 import { type RecordedEntry, RecordedLogStore, type WatchedTables } from './recorded-log-store.ts';

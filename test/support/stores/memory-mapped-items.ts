@@ -1,3 +1,5 @@
+import type { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
+import { type ItemPlace, MemoryTable, scanPartOf } from '../../../src/adapters/memory/table.ts';
 import { EntryExistsError, type ItemInvalidError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import type { Item } from '../../../src/log/attribute.ts';
@@ -14,8 +16,6 @@ import {
 } from '../../../src/mapping/mapped-items.ts';
 import type { SchemaMapping } from '../../../src/mapping/schema-mapping.ts';
 import type { ItemScanPart } from '../../../src/store/scan-places.ts';
-import type { MemoryLogStore } from './memory-log-store.ts';
-import { type ItemPlace, MemoryTable, partOf } from './memory-table.ts';
 
 export interface MemoryMappedItemsOptions {
   readonly mapping: SchemaMapping;
@@ -85,7 +85,7 @@ export class MemoryMappedItems implements MappedItems {
     _: (error: ItemInvalidError) => void = () => undefined,
   ): AsyncGenerator<LogPage> {
     for (const partition of this.#table.partitions().sort()) {
-      if (partOf(partition, of) !== index || (after !== undefined && partition <= after)) continue;
+      if (scanPartOf(partition, of) !== index || (after !== undefined && partition <= after)) continue;
       const [item] = this.#table.all(partition);
       const log = item && logOfKey(this.#mapping, item);
       yield { logs: log === undefined ? [] : [{ log, after: partition }], next: partition };

@@ -1,9 +1,9 @@
+import { scanPartOf } from '../../../src/adapters/memory/table.ts';
 import { encodeItemLine } from '../../../src/archive/item-line.ts';
 import { type Item, plainItem } from '../../../src/log/attribute.ts';
 import { checkWriteSize } from '../../../src/log/item-size.ts';
 import type { SourceItems, SourcePage } from '../../../src/revisions/source-table.ts';
 import type { ItemScanPart } from '../../../src/store/scan-places.ts';
-import { partOf } from './memory-table.ts';
 
 export interface MemorySourceItemsOptions {
   /** Attributes of the primary key. */
@@ -47,7 +47,7 @@ export class MemorySourceItems implements SourceItems {
   async *scan({ index, of, after }: ItemScanPart): AsyncGenerator<SourcePage> {
     for (let start = after ?? ''; ; ) {
       const from = start;
-      const keys = [...this.#items.keys()].filter((key) => partOf(key, of) === index && from < key).sort();
+      const keys = [...this.#items.keys()].filter((key) => scanPartOf(key, of) === index && from < key).sort();
       const page = keys.slice(0, this.#pageItems);
       const last = page.at(-1);
       if (last === undefined) return;

@@ -1,3 +1,4 @@
+import type { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import type { ItemInvalidError } from '../../../src/errors.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../../src/ids/position.ts';
@@ -24,7 +25,6 @@ import type { StreamRecord } from '../../../src/workers/dispatch/route-stream-re
 import type { Random } from '../models/random.ts';
 import { InjectedFault } from '../simulation/process.ts';
 import { type Interceptor, interceptLogStore } from './interceptor.ts';
-import type { MemoryLogStore } from './memory-log-store.ts';
 
 /** Eventually consistent reads always see writes that are older than this, in milliseconds. */
 export const STALE_MS = 3_000;

@@ -1,3 +1,5 @@
+import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import { encodeItemLine } from '../../../src/archive/item-line.ts';
 import { Logs } from '../../../src/client/logs.ts';
@@ -17,8 +19,6 @@ import { completeSnapshot } from '../../../src/workers/snapshot/build-snapshot.t
 import { NOON } from '../logs.ts';
 import { Random } from '../models/random.ts';
 import { testDeployment } from '../test-deployment.ts';
-import { MemoryBlobStore } from './memory-blob-store.ts';
-import { MemoryLogStore } from './memory-log-store.ts';
 import { MemorySourceItems } from './memory-source-items.ts';
 
 /** A plain table in memory, its stream, and its revisions. */

@@ -1,4 +1,5 @@
 import { expect, vi } from 'vitest';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { StoreUnavailableError } from '../../../src/errors.ts';
 import { openLogs } from '../../../src/exports/local.ts';
 import { FEED_LOG } from '../../../src/feed/feed-log.ts';
@@ -13,7 +14,6 @@ import { LiveLog, rowsOf } from '../../support/live-logs.ts';
 import { NOON, testLogClient } from '../../support/logs.ts';
 import { NOTE, versionedSheet } from '../../support/models/versioned-sheet.ts';
 import { expiring } from '../../support/segments.ts';
-import { MemoryLogStore } from '../../support/stores/memory-log-store.ts';
 import { enginePids, temporaryDirectory } from '../../support/stores/shared-engine.ts';
 import type { Cases } from './case.ts';
 

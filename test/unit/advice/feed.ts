@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect } from 'vitest';
+import { MemoryGroupStore } from '../../../src/adapters/memory/group-store.ts';
 import { runProgram } from '../../../src/cli/commands/feed.ts';
 import { openLogs } from '../../../src/exports/aws.ts';
 import { positionOfCheckpoint } from '../../../src/feed/checkpoint.ts';
@@ -14,7 +15,6 @@ import { rebuildFeed } from '../../../src/workers/sweep/rebuild-feed.ts';
 import { FedLogs } from '../../support/fed-logs.ts';
 import { FedSheets } from '../../support/fed-sheets.ts';
 import { LiveLog } from '../../support/live-logs.ts';
-import { MemoryGroupStore } from '../../support/stores/memory-group-store.ts';
 import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
 
 const lease = { owner: 'ann', until: 1_060_000 };

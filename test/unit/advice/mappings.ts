@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
 import { checkLogsSettings } from '../../../src/adapters/platform/node-logs.ts';
 import { Logs } from '../../../src/client/logs.ts';
 import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
@@ -20,7 +21,6 @@ import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
 import { ORDERS_DOCUMENT } from '../../support/orders.ts';
 import { MappedLogs, ORDERS_WITHOUT_TTL, orderItem, TENS } from '../../support/stores/mapped-logs.ts';
-import { MemoryBlobStore } from '../../support/stores/memory-blob-store.ts';
 import { testDeployment } from '../../support/test-deployment.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
 

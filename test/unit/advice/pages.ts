@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import type { LogRequest } from '../../../src/adapters/web/answer-log-request.ts';
 import { answerLogRequest } from '../../../src/adapters/web/answer-log-request.ts';
 import type { LogAnswer } from '../../../src/adapters/web/log-message.ts';
@@ -7,7 +8,6 @@ import { UrlBlobStore } from '../../../src/adapters/web/url-blob-store.ts';
 import { LogClient } from '../../../src/log/client.ts';
 import type { Entry } from '../../../src/log/entry.ts';
 import { entryAt, LOG, NOON, unarchived } from '../../support/logs.ts';
-import { MemoryLogStore } from '../../support/stores/memory-log-store.ts';
 import type { Cases } from './case.ts';
 
 const BYTES = Uint8Array.of(1, 2, 3);

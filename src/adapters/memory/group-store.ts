@@ -4,7 +4,7 @@ import {
   type GroupLease,
   type GroupProgress,
   type GroupStore,
-} from '../../../src/feed/group-store.ts';
+} from '../../feed/group-store.ts';
 
 /** The groups of a feed in this process's memory. It is the reference for the other stores. */
 export class MemoryGroupStore implements GroupStore {

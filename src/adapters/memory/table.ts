@@ -1,7 +1,7 @@
-import { setKey } from '../../../src/codec/value.ts';
-import { isUuid } from '../../../src/ids/log-id.ts';
-import type { AttributeValue, Item } from '../../../src/log/attribute.ts';
-import { checkWriteSize } from '../../../src/log/item-size.ts';
+import { setKey } from '../../codec/value.ts';
+import { isUuid } from '../../ids/log-id.ts';
+import type { AttributeValue, Item } from '../../log/attribute.ts';
+import { checkWriteSize } from '../../log/item-size.ts';
 
 /** The items under one partition key, by sort key, and the highest sort key. */
 interface Partition {
@@ -98,11 +98,11 @@ function highest(numbers: Iterable<number>): number {
 }
 
 function copyItem(item: Item): Item {
-  return Object.fromEntries(Object.entries(item).map(([name, value]) => [name, copyValue(value)]));
+  return Object.fromEntries(Object.entries(item).map(([name, value]) => [name, copyAttribute(value)]));
 }
 
 /** Copies the most frequent types by hand, which is several times as fast as `structuredClone`. */
-function copyValue(value: AttributeValue): AttributeValue {
+function copyAttribute(value: AttributeValue): AttributeValue {
   if ('S' in value) return { S: value.S };
   if ('N' in value) return { N: value.N };
   if ('B' in value) return { B: value.B.slice() };
@@ -110,7 +110,7 @@ function copyValue(value: AttributeValue): AttributeValue {
 }
 
 /** The part of a scan that contains a partition: the same for every scan with as many parts. */
-export function partOf(partition: string, parts: number): number {
+export function scanPartOf(partition: string, parts: number): number {
   if (isUuid(partition)) return Number.parseInt(partition.slice(-8), 16) % parts;
   let sum = 0;
   for (const byte of new TextEncoder().encode(partition)) sum += byte;

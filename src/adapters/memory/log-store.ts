@@ -1,16 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
-import {
-  EntryExistsError,
-  EntryNotFoundError,
-  type ItemInvalidError,
-  SegmentNotFoundError,
-} from '../../../src/errors.ts';
-import type { LogId } from '../../../src/ids/log-id.ts';
-import type { Position } from '../../../src/ids/position.ts';
-import { segmentClosed } from '../../../src/log/application-attributes.ts';
-import type { Item } from '../../../src/log/attribute.ts';
-import type { Entry, EntryHead } from '../../../src/log/entry.ts';
-import { carriedRef, hasId, type RootRef, sameRoot } from '../../../src/log/entry.ts';
+import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { Position } from '../../ids/position.ts';
+import { segmentClosed } from '../../log/application-attributes.ts';
+import type { Item } from '../../log/attribute.ts';
+import type { Entry, EntryHead } from '../../log/entry.ts';
+import { carriedRef, hasId, type RootRef, sameRoot } from '../../log/entry.ts';
 import {
   archiveAttributes,
   decodeEntry,
@@ -25,8 +20,8 @@ import {
   lastSnapshotAttributes,
   logAttributes,
   rootAttribute,
-} from '../../../src/log/item-codec.ts';
-import { checkBatchItems, checkWriteSize } from '../../../src/log/item-size.ts';
+} from '../../log/item-codec.ts';
+import { checkBatchItems, checkWriteSize } from '../../log/item-size.ts';
 import type {
   AttributeUpdate,
   ExpiringSegment,
@@ -41,18 +36,11 @@ import type {
   SegmentRange,
   StartedSegment,
   UnreadEntries,
-} from '../../../src/log/log-store.ts';
-import { idUsedTwice } from '../../../src/log/new-entry.ts';
-import { endAfter } from '../../../src/log/newest.ts';
-import {
-  type Expiry,
-  expiresAt,
-  hasArchive,
-  type LastSnapshot,
-  type Segment,
-  sameArchive,
-} from '../../../src/log/segment.ts';
-import { type ItemPlace, MemoryTable, partOf } from './memory-table.ts';
+} from '../../log/log-store.ts';
+import { idUsedTwice } from '../../log/new-entry.ts';
+import { endAfter } from '../../log/newest.ts';
+import { type Expiry, expiresAt, hasArchive, type LastSnapshot, type Segment, sameArchive } from '../../log/segment.ts';
+import { type ItemPlace, MemoryTable, scanPartOf } from './table.ts';
 
 export interface MemoryLogStoreOptions {
   /** Items per page, 1000 by default. */
@@ -95,7 +83,7 @@ export class MemoryLogStore implements LogStore {
   ): AsyncGenerator<Segment> {
     // A scan has a fixed order and does not return to places that it has passed.
     for (const log of this.#segments.partitions().sort()) {
-      if (partOf(log, of) !== index || (after !== undefined && log < after.log)) continue;
+      if (scanPartOf(log, of) !== index || (after !== undefined && log < after.log)) continue;
       const from = log === after?.log ? after.segment + 1 : 0;
       const range = { from, to: Number.POSITIVE_INFINITY, limit: Number.POSITIVE_INFINITY };
       yield* decodeSegments(this.#segments.range(log, range), onInvalid);

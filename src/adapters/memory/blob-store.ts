@@ -1,4 +1,4 @@
-import { UploadAbortedError } from '../../../src/errors.ts';
+import { UploadAbortedError } from '../../errors.ts';
 import {
   type BlobInfo,
   type BlobPart,
@@ -8,8 +8,8 @@ import {
   isSameWrite,
   type ListOptions,
   type UploadInfo,
-} from '../../../src/store/blob-store.ts';
-import { checkBlobKey } from '../../../src/store/keys.ts';
+} from '../../store/blob-store.ts';
+import { checkBlobKey } from '../../store/keys.ts';
 
 interface StoredBlob extends BlobInfo {
   readonly content: Uint8Array;
