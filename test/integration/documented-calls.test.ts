@@ -5,6 +5,7 @@ import type { Document } from '../../src/client/document.ts';
 import type { Logs } from '../../src/client/logs.ts';
 import { openLogs } from '../../src/exports/local.ts';
 import { openLogs as openPageLogs } from '../../src/exports/logfold.ts';
+import { openLogs as openMemoryLogs } from '../../src/exports/testing.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { importBody } from '../../src/state/spreadsheet/import.ts';
@@ -218,6 +219,20 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     const entries = [{ type: 'Set', version: 1, body: [[0, 0, 'both']] }];
     const added = await logs.client.transact([log, other].map((each) => ({ log: each, entries })));
     return expect(added).toMatchObject([{ firstNumber: expect.any(Number) }, { firstNumber: 1 }]);
+  },
+  'logs.pipeline': async () => {
+    const memory = openMemoryLogs({ reducer: spreadsheet });
+    const sheet = await memory.open(await memory.create(), { reducer: spreadsheet });
+    await sheet.append(set('in memory'));
+    const { position } = await memory.client.addSnapshot(sheet.log);
+    await memory.pipeline.run();
+    return expect((await memory.open(sheet.log, { reducer: spreadsheet })).snapshot).toEqual(position);
+  },
+  'logs.clock': async () => {
+    const { clock } = openMemoryLogs();
+    const before = clock.now();
+    await clock.advance(5);
+    return expect(clock.now()).toBe(before + 5);
   },
   'logs.client.startSegment': async () =>
     expect(await logs.client.startSegment(log)).toMatchObject({ segment: SEGMENTS + 1 }),

@@ -40,7 +40,7 @@ const examples = ['README.md', 'docs/library.md'].flatMap((document) =>
 );
 /** `documented-page.test.ts` runs the server, which does not end. */
 const running = examples.filter(
-  ({ text }) => /from 'logfold\/(aws|local)'/.test(text) && !text.includes('createServer'),
+  ({ text }) => /from 'logfold\/(aws|local|testing)'/.test(text) && !text.includes('createServer'),
 );
 
 /** A project outside the repository that has installed the packed package. */
