@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import pLimit from 'p-limit';
 import { sleep } from '../adapters/platform/node-logs.ts';
 import { UsageError } from '../errors.ts';
 
@@ -22,6 +23,8 @@ interface Sleeper {
 export class FakeClock {
   #nowMs: number;
   readonly #sleepers = new Set<Sleeper>();
+  /** Calls of {@link advance}: one at a time. */
+  readonly #moves = pLimit(1);
 
   /**
    * @param start a time, or epoch milliseconds; 2025-01-01T00:00:00Z by default
@@ -52,16 +55,18 @@ export class FakeClock {
    */
   async advance(ms: number): Promise<void> {
     if (!(ms >= 0)) throw new UsageError(`a clock cannot be moved forward by ${String(ms)} milliseconds`);
-    const endMs = checkClockTime(this.#nowMs + ms);
-    for (;;) {
-      await setImmediate();
-      const [next] = [...this.#sleepers].sort((a, b) => a.untilMs - b.untilMs);
-      if (next === undefined || next.untilMs > endMs) break;
-      this.#nowMs = Math.max(this.#nowMs, next.untilMs);
-      this.#sleepers.delete(next);
-      next.wake();
-    }
-    this.#nowMs = endMs;
+    await this.#moves(async () => {
+      const endMs = checkClockTime(this.#nowMs + ms);
+      for (;;) {
+        await setImmediate();
+        const [next] = [...this.#sleepers].sort((a, b) => a.untilMs - b.untilMs);
+        if (next === undefined || next.untilMs > endMs) break;
+        this.#nowMs = Math.max(this.#nowMs, next.untilMs);
+        this.#sleepers.delete(next);
+        next.wake();
+      }
+      this.#nowMs = endMs;
+    });
   }
 
   /**

@@ -206,6 +206,17 @@ describe('a reducer that is not deterministic', () => {
   });
 });
 
+test('a reducer that keeps its data in maps for bookkeeping is folded twice too', async () => {
+  let folds = 0;
+  const hidden: Reducer = {
+    name: 'hidden',
+    version: 1,
+    fold: (draft) => draft.map('logfold:collections', 'string').put('folds', ++folds),
+  };
+  const failure = await failureOf(given(hidden, []).when({ type: 'Count', version: 1 }).thenState({}));
+  expect(failure.message).toContain('not deterministic');
+});
+
 describe('a test without its expectation', () => {
   test('is no promise, so that await takes it as it is and does not hang', async () => {
     const unfinished = given(votes, []).when(tea);

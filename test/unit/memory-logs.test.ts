@@ -264,6 +264,13 @@ describe('the clock', () => {
     await clock.advance(6 * DAY_MS);
   });
 
+  test('moves once for each call, also if nobody awaits the one before', async () => {
+    const clock = new FakeClock(0);
+    void clock.sleep(DAY_MS);
+    await Promise.all([clock.advance(2 * DAY_MS), clock.advance(5)]);
+    expect(clock.now()).toBe(2 * DAY_MS + 5);
+  });
+
   test('a wait also ends with its signal, and in real time', async () => {
     const clock = new FakeClock();
     const stop = new AbortController();
