@@ -11,6 +11,8 @@ import {
   UsageError,
 } from '../../src/errors.ts';
 import { FakeClock, type MemoryLogs, type MemoryLogsOptions, openLogs } from '../../src/exports/testing.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { type Entry, rootOf } from '../../src/log/entry.ts';
 import { defineReducer, stringMap } from '../../src/state/define-reducer.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 
@@ -35,7 +37,7 @@ function countOf(document: Document<typeof votes>, drink = 'tea'): Promise<numbe
 }
 
 /** Everything that the client reads of a log, and a snapshot of it. */
-async function story(logs: MemoryLogs): Promise<unknown> {
+async function story(logs: MemoryLogs): Promise<{ readonly log: LogId; readonly entries: readonly Entry[] }> {
   const log = await logs.create();
   const poll = await logs.open(log, { reducer: votes });
   await poll.append([tea, tea]);
@@ -43,7 +45,8 @@ async function story(logs: MemoryLogs): Promise<unknown> {
   await poll.append(tea);
   await logs.client.addSnapshot(log);
   await logs.pipeline.run();
-  const { entries } = await logs.client.query(log, { from: { segment: 0, entry: 0 } });
+  const { entries: pages } = await logs.client.query(log, { from: { segment: 0, entry: 0 } });
+  const entries = (await Array.fromAsync(pages)).flat();
   await logs.close();
   return { log, entries };
 }
@@ -74,7 +77,15 @@ describe('logs in memory', () => {
   test('are equal after equal calls, down to ids, times and the bytes of snapshots', async () => {
     const [first, second] = [await story(openLogs({ reducer: votes })), await story(openLogs({ reducer: votes }))];
     expect(first).toEqual(second);
-    expect(first).toMatchObject({ log: '00000000-0000-4000-8000-000000000001' });
+    expect(first.log).toBe('00000000-0000-4000-8000-000000000001');
+    expect(first.entries.map(({ milliseconds }) => milliseconds)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      234,
+      undefined,
+    ]);
+    expect(first.entries.map(rootOf)).toContainEqual({ inline: expect.any(Uint8Array) });
   });
 
   test('two clients that append at the same time both succeed', async () => {
