@@ -131,7 +131,7 @@ async function seen(logs: Logs, log: Document['log']): Promise<unknown> {
   const { position, number, snapshot } = document;
   const cells = await document.view(CORNER);
   document.close();
-  const listed = await Array.fromAsync(logs.list({ prefix: log }));
+  const listed = await Array.fromAsync(logs.list({ prefix: log }), (each) => each.log);
   return { position, number, snapshot, cells, listed, entries: await entriesOf(logs, log, {}) };
 }
 

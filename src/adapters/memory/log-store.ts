@@ -62,7 +62,12 @@ export class MemoryLogStore implements LogStore {
   }
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
-    this.#writeNew([first], [segment]);
+    try {
+      this.#writeNew([first], [segment]);
+    } catch (error) {
+      if (!(error instanceof EntryExistsError)) throw error;
+      throw new EntryExistsError('the log already exists', { log: segment.log });
+    }
   }
 
   async newestSegments(log: LogId, limit: number): Promise<Segment[]> {
