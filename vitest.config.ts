@@ -20,7 +20,7 @@ const LONG = [
 const RANDOM = [
   'test/property/**/*.test.ts',
   'test/simulation/**/*.test.ts',
-  'test/integration/example-*.test.ts',
+  'test/integration/{example-*,memory-logs-engine}.test.ts',
   'test/unit/{canonical,chunk-codec,node,root,zstd}.test.ts',
 ];
 /** Tests of how bytes become values and values become bytes. They also run on the bundle. */
