@@ -28,7 +28,7 @@ export class FakeClock {
 
   /**
    * @param start a time, or epoch milliseconds; 2025-01-01T00:00:00Z by default
-   * @throws UsageError if it is no valid time since 1970
+   * @throws UsageError if it is not a valid time since 1970
    */
   constructor(start: Date | number = START_MS) {
     this.#nowMs = checkClockTime(Number(start));
@@ -40,7 +40,7 @@ export class FakeClock {
   /**
    * Sets the clock, also to an earlier time, as clocks of machines are set. Ends no wait.
    * @param time a time, or epoch milliseconds
-   * @throws UsageError if it is no valid time since 1970
+   * @throws UsageError if it is not a valid time since 1970
    */
   set(time: Date | number): void {
     this.#nowMs = checkClockTime(Number(time));

@@ -27,8 +27,8 @@ export interface ReducerTestOptions {
 }
 
 /**
- * Begins a test of a reducer: `await given(votes, []).when(vote).thenState({ maps: … })`. Works with
- * every test runner, because a failed expectation is an `AssertionError` of Node with the
+ * Begins a test of a reducer: `await given(votes, []).when(vote).thenState({ maps: … })`. Works
+ * with every test runner, because a failed expectation is an `AssertionError` of Node with the
  * difference in its message, in `actual` and in `expected`.
  *
  * No method is called `then`: JavaScript takes an object with this method for a promise. An `await`
@@ -212,7 +212,7 @@ function shownMap(items: readonly [Key, Value][], form: MapForm): object {
   return form === 'Map' ? new Map(canonical) : Object.fromEntries(canonical);
 }
 
-/** The value as a state has it: whole numbers that a number can hold are no bigints. */
+/** The value as a state has it: a whole number that a number can hold is not a bigint. */
 function canonicalValue(value: Value): Value {
   return decodeValue(encodeValue(toValue(value)));
 }

@@ -11,7 +11,7 @@ import { describeJobResult } from '../workers/dispatch/run-job.ts';
 import { SweepRunner } from '../workers/dispatch/sweep-runner.ts';
 import { FeedWriter } from '../workers/feed/feed-writer.ts';
 
-/** What the pipeline of logs in memory works on. */
+/** The stores and the policies of a pipeline in memory. */
 export interface MemoryPipelineDeps extends LogsDeps {
   readonly tables: LogStore;
   readonly types: ReservedTypes;
@@ -34,9 +34,10 @@ export class MemoryPipeline {
   }
 
   /**
-   * Does everything that is due in all logs, with the code of a deployment: Snapshot entries and
-   * segments by the division policy, pending snapshots, archives and expiry by the retention
-   * policy, garbage collection, and the feed. Then removes the entries whose time to live is over.
+   * Does everything that is due in all logs, with the code of a deployment. The division policy
+   * makes Snapshot entries and segments due, and the retention policy archives and expiry. Pending
+   * snapshots, the feed and garbage are always due. Then removes the entries whose time to live is
+   * over.
    * @returns the jobs that had something to do, in words, for people
    * @throws UsageError if `openLogs` got no reducer
    * @throws FoldFailedError, or another error that stops a log, if the reducer cannot fold an entry

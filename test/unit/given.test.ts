@@ -218,7 +218,7 @@ test('a reducer that keeps its data in maps for bookkeeping is folded twice too'
 });
 
 describe('a test without its expectation', () => {
-  test('is no promise, so that await takes it as it is and does not hang', async () => {
+  test('is not a promise, so that await takes it as it is and does not hang', async () => {
     const unfinished = given(votes, []).when(tea);
     expect('then' in unfinished).toBe(false);
     expect('then' in given(votes, [])).toBe(false);

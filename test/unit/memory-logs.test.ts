@@ -23,7 +23,7 @@ const votes = defineReducer({
   entries: { Vote: { 1: z.string() } },
   fold: {
     async Vote({ counts }, { body }) {
-      if (body === 'poison') throw new Error('poison is no drink');
+      if (body === 'poison') throw new Error('nobody drinks poison');
       counts.put(body, ((await counts.get(body)) ?? 0) + 1);
     },
   },
@@ -201,7 +201,7 @@ describe('the pipeline', () => {
     for (const log of [bad, good]) await logs.client.addSnapshot(log);
     const running = logs.pipeline.run();
     await expect(running).rejects.toThrow(FoldFailedError);
-    await expect(running).rejects.toMatchObject({ log: bad, cause: { message: 'poison is no drink' } });
+    await expect(running).rejects.toMatchObject({ log: bad, cause: { message: 'nobody drinks poison' } });
     expect((await logs.open(good, { reducer: votes })).snapshot).toBeDefined();
   });
 
@@ -275,7 +275,7 @@ describe('the clock', () => {
     await clock.advance(6 * DAY_MS);
   });
 
-  test('moves once for each call, also if nobody awaits the one before', async () => {
+  test('moves once for each call, also if nobody awaits the previous one', async () => {
     const clock = new FakeClock(0);
     void clock.sleep(DAY_MS);
     await Promise.all([clock.advance(2 * DAY_MS), clock.advance(5)]);
