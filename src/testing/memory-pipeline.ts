@@ -47,7 +47,9 @@ export class MemoryPipeline {
     const { logs, reducer, retention, expiring, now } = this.#deps;
     // Throws if the logs are closed.
     void logs.client;
-    if (reducer === undefined) throw new UsageError('the pipeline has no reducer: give openLogs the option reducer');
+    if (reducer === undefined) {
+      throw new UsageError('the pipeline has no reducer', { advice: 'Give openLogs the option `reducer`' });
+    }
     const done: string[] = [];
     const failures: LogfoldError[] = [];
     const stopped = new Map<LogId, string>();

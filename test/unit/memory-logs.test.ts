@@ -206,7 +206,7 @@ describe('the pipeline', () => {
   });
 
   test('needs a reducer', async () => {
-    await expect(openLogs().pipeline.run()).rejects.toThrow('give openLogs the option reducer');
+    await expect(openLogs().pipeline.run()).rejects.toThrow('the pipeline has no reducer');
   });
 });
 

@@ -2,6 +2,7 @@ import { expect, vi } from 'vitest';
 import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
 import { StoreUnavailableError } from '../../../src/errors.ts';
 import { openLogs } from '../../../src/exports/local.ts';
+import { openLogs as openMemoryLogs } from '../../../src/exports/testing.ts';
 import { FEED_LOG } from '../../../src/feed/feed-log.ts';
 import { withFeed } from '../../../src/feed/feed-log-store.ts';
 import type { NewEntry } from '../../../src/log/client.ts';
@@ -107,6 +108,10 @@ export const CLIENT: Cases = {
     await client.createLog(FEED_LOG);
     await refused(() => client.transact([log, FEED_LOG].map((each) => ({ log: each, entries: [CITY] }))));
     expect(await client.transact([{ log, entries: [CITY] }])).toHaveLength(1);
+  },
+  'Give openLogs the option `reducer`': async (refused) => {
+    await refused(() => openMemoryLogs().pipeline.run());
+    await openMemoryLogs({ reducer: spreadsheet }).pipeline.run();
   },
   'Call openLogs again': async (refused) => {
     const live = await LiveLog.create();
