@@ -4,8 +4,10 @@ import { encodeSegmentId } from '../ids/log-id.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
 import { entryDecoder } from '../log/entry-json.ts';
+import { decodeEntry } from '../log/item-codec.ts';
 import { CODE, ItemJson, ItemJsonError } from '../log/item-json.ts';
 import type { SegmentPlace } from '../log/log-store.ts';
+import { type ItemTime, withMilliseconds } from '../log/meaning.ts';
 import { decodeItemLine } from './item-line.ts';
 
 /** Makes something of the item of each line. Both functions give the same for the same item. */
@@ -16,12 +18,15 @@ export interface LineDecoder<T> {
   readonly isAt: (decoded: T, entry: number) => boolean;
 }
 
-/** Decodes lines of a segment as they are. */
-export function itemLines({ log, segment }: SegmentPlace): LineDecoder<Item> {
+/**
+ * Decodes lines of a segment as items.
+ * @param time of an application's items, which gives them their milliseconds
+ */
+export function itemLines({ log, segment }: SegmentPlace, time?: ItemTime): LineDecoder<Item> {
   const id = encodeSegmentId(log, segment);
   return {
-    fromJson: (json) => json.item(),
-    fromItem: (item) => item,
+    fromJson: (json) => withMilliseconds(json.item(), time),
+    fromItem: (item) => withMilliseconds(item, time),
     isAt: ({ S, N }, entry) => {
       const isOfSegment = S !== undefined && 'B' in S && equalBytes(S.B, id);
       return isOfSegment && N !== undefined && 'N' in N && N.N === String(entry);
@@ -29,10 +34,16 @@ export function itemLines({ log, segment }: SegmentPlace): LineDecoder<Item> {
   };
 }
 
-/** Decodes lines of a segment as entries. */
-export function entryLines({ log, segment }: SegmentPlace): LineDecoder<Entry> {
+/** Like {@link itemLines}, but decodes entries. */
+export function entryLines(place: SegmentPlace, time?: ItemTime): LineDecoder<Entry> {
+  const { log, segment } = place;
+  const items = itemLines(place, time);
+  const ofItems = {
+    fromJson: (json: ItemJson) => decodeEntry(items.fromJson(json)),
+    fromItem: (item: Item) => decodeEntry(items.fromItem(item)),
+  };
   return {
-    ...entryDecoder(),
+    ...(time === undefined ? entryDecoder() : ofItems),
     isAt: ({ log: ofLog, position }, entry) =>
       position.entry === entry && position.segment === segment && ofLog === log,
   };

@@ -3,9 +3,9 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
-import { HASH_BYTES } from '../log/item-codec.ts';
+import { decodeEntry, HASH_BYTES } from '../log/item-codec.ts';
 import type { EntryReader, RangeOptions } from '../log/log-store.ts';
-import { makerOf, type StoredMeaning } from '../log/meaning.ts';
+import { type ItemTime, makerOf, type StoredMeaning } from '../log/meaning.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import { type ArchiveIndex, decodeArchiveIndex, MAX_FRAME_BYTES, skippableContent } from './archive-index.ts';
@@ -73,6 +73,7 @@ export class Archive {
   readonly #key: string;
   readonly #frames: readonly Frame[];
   readonly #recent: RecentFrames;
+  readonly #time: ItemTime | undefined;
 
   constructor(
     source: ArchiveSource,
@@ -86,6 +87,7 @@ export class Archive {
     this.#source = source;
     this.#recent = source.recent ?? new RecentFrames();
     this.#segment = place.segment;
+    this.#time = source.tables?.meaningOf?.(place.segment.log)?.time;
     this.#key = place.key;
     this.#frames = parts.frames;
     this.maker = parts.maker;
@@ -136,7 +138,7 @@ export class Archive {
    */
   async *items(from: number, to: number, onPage?: OnPage): AsyncGenerator<Item[]> {
     const { maker } = this;
-    for await (const page of this.#decoded({ from, to, onPage }, itemLines(this.#segment))) {
+    for await (const page of this.#decoded({ from, to, onPage }, itemLines(this.#segment, this.#time))) {
       yield maker === undefined ? page : page.map((item) => decodeItemLine(encodeItemLine(maker.retranslate(item))));
     }
   }
@@ -145,8 +147,10 @@ export class Archive {
    * Like {@link items}, but decoded as entries.
    * @throws ItemInvalidError if the item of an entry is malformed
    */
-  entries(from: number, to: number, onPage?: OnPage): AsyncGenerator<Entry[]> {
-    return this.#decoded({ from, to, onPage }, entryLines(this.#segment));
+  async *entries(from: number, to: number, onPage?: OnPage): AsyncGenerator<Entry[]> {
+    if (this.maker === undefined)
+      return yield* this.#decoded({ from, to, onPage }, entryLines(this.#segment, this.#time));
+    for await (const page of this.items(from, to, onPage)) yield page.map(decodeEntry);
   }
 
   async *#decoded<T>({ from, to, onPage }: LinesRange, decoder: LineDecoder<T>): AsyncGenerator<T[]> {

@@ -21,7 +21,7 @@ export function sameEntry(archived: StoredItem, stored: StoredItem, { segment, t
   const ignoresRoot =
     archived.T?.S === types.snapshot && archived.N?.N !== String(segment.lastSnapshot?.position.entry);
   const [a, b] = ignoresRoot ? [withoutRoot(archived), withoutRoot(stored)] : [archived, stored];
-  const unstamped = withoutParts(withoutExpiry(b), a, segment);
+  const unstamped = withoutExpiry(b);
   return isSameItem(a, unstamped) || encodeItemLine(a) === encodeItemLine(unstamped);
 }
 
@@ -118,16 +118,6 @@ export async function verifyArchive(
   }
   if (next < archive.end) throw differs(of.segment, next, 'the archive has an entry that is not in the table');
   return next;
-}
-
-/**
- * An older release archived items of applications without `P`, which follows from the time of the
- * application's item. The comparison covers this time.
- */
-function withoutParts(stored: StoredItem, archived: StoredItem, { schedule }: Segment): StoredItem {
-  if (schedule === undefined || archived.P !== undefined || stored.P === undefined) return stored;
-  const { P: _, ...rest } = stored;
-  return rest;
 }
 
 function withoutRoot(item: StoredItem): StoredItem {

@@ -35,8 +35,9 @@ export interface PartOptions {
 /**
  * Writes a segment's archive from the items of the Entry table, in order, with one frame in memory
  * at a time. The archive has lines of DynamoDB JSON in Zstandard frames, then the index, then the
- * seek table. Leaves out expiry (`X`), which is not part of an entry. A part of an archive has the
- * same form and the frames that the whole archive has.
+ * seek table. Leaves out expiry (`X`), which is not part of an entry, and the milliseconds (`P`) of
+ * an application's items, which follow from their time. A part of an archive has the same form and
+ * the frames that the whole archive has.
  * @throws EntryGapError if an entry is missing or the last entry does not end the segment
  * @throws TooLargeError if a frame is longer than the limit, or longer than the platform can
  * compress
@@ -72,7 +73,7 @@ export async function* writeArchive(
   for await (const page of pages) {
     for (const item of page) {
       if (item.N?.N !== String(next)) throw gap({ log, segment }, next, 'an entry of the segment is not in the table');
-      lines.add(encodeItemLine(withoutExpiry(item)));
+      lines.add(encodeItemLine(mapping === undefined ? withoutExpiry(item) : withoutMilliseconds(withoutExpiry(item))));
       lastType = item.T?.S;
       next++;
       if (lines.length < frameBytes) continue;
@@ -90,6 +91,12 @@ export async function* writeArchive(
 export function withoutExpiry(item: StoredItem): StoredItem {
   if (item.X === undefined) return item;
   const { X: _, ...rest } = item;
+  return rest;
+}
+
+function withoutMilliseconds(item: StoredItem): StoredItem {
+  if (item.P === undefined) return item;
+  const { P: _, ...rest } = item;
   return rest;
 }
 

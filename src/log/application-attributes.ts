@@ -6,6 +6,7 @@ import {
   type AttributeValue,
   attributeFromValue,
   checkNative,
+  isReserved,
   type StoredItem,
   valueFromAttribute,
 } from './attribute.ts';
@@ -100,11 +101,6 @@ function decodeAttributes(item: StoredItem, where: ItemReader['where']): EntryAt
   const names = Object.keys(item).filter((name) => !isReserved(name));
   const read = (name: string) => reader.parsed(name, () => valueFromAttribute(item[name] ?? {}));
   return Object.fromEntries(names.sort().map((name) => [name, read(name)]));
-}
-
-/** logfold may use every single capital letter, also in later versions. */
-function isReserved(name: string): boolean {
-  return /^[A-Z]$/.test(name);
 }
 
 function encodeChange({ set = {}, remove = [], if: expected = {} }: AttributeChange): AttributeUpdate {

@@ -37,6 +37,14 @@ export interface StoredAttribute {
 /** One DynamoDB item as read, not validated. */
 export type StoredItem = Readonly<Record<string, StoredAttribute | undefined>>;
 
+/**
+ * Whether a name is for logfold: one capital letter. logfold may use each of them, also in later
+ * versions.
+ */
+export function isReserved(name: string): boolean {
+  return name.length === 1 && name >= 'A' && name <= 'Z';
+}
+
 const EXACT = 2n ** 53n;
 const SIGNIFICANT_DIGITS = 17;
 // At least one digit. Captures a minus sign, not a plus.

@@ -3,7 +3,7 @@ import { MappingDiffersError, type Where } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { MAPPING_KEY } from '../store/keys.ts';
-import type { Item, StoredItem } from './attribute.ts';
+import { type Item, isReserved, type StoredAttribute, type StoredItem } from './attribute.ts';
 
 /** SHA-256 of a {@link Meaning} in hexadecimal, as roots and archives state it. */
 export type Fingerprint = string;
@@ -17,6 +17,29 @@ export interface Meaning {
    * bucket names none. When each was replaced, it gave the same entries as the next one.
    */
   readonly ofBucket: (blobs: Pick<BlobStore, 'get'>) => Promise<readonly StoredMeaning[] | undefined>;
+  /** Undefined if the items have no time. */
+  readonly time: ItemTime | undefined;
+}
+
+/**
+ * The time of an application's items. Archived items keep it, and so have no `P`: it follows from
+ * the time.
+ */
+export interface ItemTime {
+  /** The attribute of the application. */
+  readonly name: string;
+  /** The milliseconds of this attribute, as an entry has them. */
+  readonly milliseconds: (time: StoredAttribute) => number | undefined;
+}
+
+/** An archived item with the milliseconds of its time. */
+export function withMilliseconds<T extends StoredItem>(item: T, time: ItemTime | undefined): T {
+  if (time === undefined) return item;
+  // The application's attributes with names of logfold's are in `O`.
+  const kept: StoredItem = isReserved(time.name) ? (item.O?.M ?? {}) : item;
+  const found = Object.hasOwn(kept, time.name) ? kept[time.name] : undefined;
+  const milliseconds = found && time.milliseconds(found);
+  return milliseconds === undefined ? item : { ...item, P: { N: String(milliseconds) } };
 }
 
 /** A mapping that a bucket has or had. */

@@ -11,7 +11,7 @@ import { JsonObject } from '../store/json-object.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../store/keys.ts';
 import { describeDifference, fingerprintOf, mappingDocument } from './meaning.ts';
 import { parseMapping, type SchemaMapping } from './schema-mapping.ts';
-import { toApplicationItem, toEntryItem } from './translate.ts';
+import { itemTime, toApplicationItem, toEntryItem } from './translate.ts';
 
 /** Whose mapped logs a bucket holds: a table of an application and its partition keys. */
 const claimSchema = z.object({ format: z.literal(1), table: z.string(), partitionKey: z.string() });
@@ -182,6 +182,7 @@ export function meaningOf(mapping: SchemaMapping): Meaning {
         }))
       );
     },
+    time: itemTime(mapping),
   };
 }
 

@@ -9,6 +9,7 @@ import type { Position } from '../ids/position.ts';
 import {
   type AttributeValue,
   type Item,
+  isReserved,
   type StoredAttribute,
   type StoredItem,
   valueFromAttribute,
@@ -17,6 +18,7 @@ import {
 import { type Entry, type MutableEntry, partOfSecond, type StoredBody } from '../log/entry.ts';
 import { decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
+import type { ItemTime } from '../log/meaning.ts';
 import { decodeMetadata } from '../log/metadata.ts';
 import { VIRTUAL_TYPES } from '../log/schedule.ts';
 import { itemMilliseconds, itemSeconds } from './item-time.ts';
@@ -115,11 +117,6 @@ function keepsName({ names, time, body }: SchemaMapping, name: string): boolean 
   return name === time?.attribute || (body !== 'whole item' && !names.has(name));
 }
 
-/** Whether a name has a meaning in logfold's own schema: one capital letter. */
-function isReserved(name: string): boolean {
-  return name.length === 1 && name >= 'A' && name <= 'Z';
-}
-
 /**
  * The exact inverse of {@link toEntryItem}.
  * @throws ItemInvalidError if the item is not a translation of an item of the application
@@ -198,9 +195,16 @@ const TIME_FORMATS = {
   ms: 'epoch milliseconds (a Number)',
 } as const;
 
-function millisecondsOf({ time }: SchemaMapping, item: StoredItem): number | undefined {
-  const found = time && attributeOf(item, time.attribute);
-  return found && partOfSecond(itemMilliseconds(found, time.format));
+/** The time of a mapping's items; undefined if they have none. */
+export function itemTime({ time }: Pick<SchemaMapping, 'time'>): ItemTime | undefined {
+  if (time === undefined) return undefined;
+  return { name: time.attribute, milliseconds: (found) => partOfSecond(itemMilliseconds(found, time.format)) };
+}
+
+function millisecondsOf(mapping: SchemaMapping, item: StoredItem): number | undefined {
+  const time = itemTime(mapping);
+  const found = time && attributeOf(item, time.name);
+  return found && time.milliseconds(found);
 }
 
 /** The attribute as it is: an entry has metadata only if it has the form of logfold's. */

@@ -5,10 +5,15 @@ import { decodeArchiveIndex, encodeArchiveIndex, skippableFrame } from '../../sr
 import { decodeItemLine } from '../../src/archive/item-line.ts';
 import { openArchive } from '../../src/archive/reader.ts';
 import { encodeSeekTable } from '../../src/archive/seek-table.ts';
+import { writeArchive } from '../../src/archive/writer.ts';
 import { toHex } from '../../src/codec/bytes.ts';
-import type { Item } from '../../src/log/attribute.ts';
+import { textLogId } from '../../src/ids/log-id.ts';
+import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
+import { withMilliseconds } from '../../src/log/meaning.ts';
+import { parseMapping } from '../../src/mapping/schema-mapping.ts';
+import { itemTime, toEntryItem } from '../../src/mapping/translate.ts';
 import { allItems, FIRST_SEGMENT, joined, linesOf, partsOfItems, storeArchive, written } from '../support/archives.ts';
 import {
   expectGoldenBytes,
@@ -18,8 +23,10 @@ import {
   updateGoldenBytes,
 } from '../support/golden.ts';
 import { entryAt, LOG } from '../support/logs.ts';
+import { ORDERS_DOCUMENT } from '../support/orders.ts';
 
 const PLATFORM = nativePlatform;
+const TIMED_ORDERS = parseMapping({ ...ORDERS_DOCUMENT, time: { name: 'at', format: 'iso' } });
 
 /**
  * An entry of each kind: bytes, JSON, native, external, no body, foreign attributes, expiry,
@@ -111,6 +118,28 @@ test('the index of a mapped log is that of the golden file, and states the mappi
   await expectGoldenBytes('archive-mapped.index.hex', encodeArchiveIndex(index));
   expect(decodeArchiveIndex(await readGoldenBytes('archive-mapped.index.hex'))).toEqual(index);
   expect(decodeArchiveIndex(await readGoldenBytes('archive.index.hex')).mapping).toBeUndefined();
+});
+
+/** Items of an application, whose times have milliseconds. */
+const ORDER_ITEMS: readonly StoredItem[] = [
+  { at: { S: '2024-11-20T12:00:00.123Z' }, payload: { L: [{ N: '1' }] } },
+  { at: { S: '2024-11-20T12:00:00.999+01:00' }, payload: { S: 'Łódź' }, P: { N: '7' }, meta: { M: {} } },
+].map((item, i) => {
+  const keys = { pk: { S: 'order#7' }, sk: { N: String(i) }, type: { S: 'Set' } };
+  const place = { log: textLogId('7'), position: { segment: 0, entry: i }, index: i };
+  return toEntryItem(TIMED_ORDERS, { ...keys, ...item }, place);
+});
+
+test('the lines of a mapped log are those of the golden file, which earlier releases wrote too', async () => {
+  async function* pages() {
+    yield ORDER_ITEMS;
+  }
+  const of = { log: textLogId('7'), segment: 0, mapping: 'ab'.repeat(32), endSegment: 'Set' };
+  const [frame = new Uint8Array()] = await Array.fromAsync(writeArchive(PLATFORM, of, pages()));
+  const lines = new TextDecoder().decode(PLATFORM.decompress(frame, 10_000));
+  await expectGoldenText('archive-mapped.lines.ndjson', lines);
+  const read = (await readGoldenText('archive-mapped.lines.ndjson')).trimEnd().split('\n').map(decodeItemLine);
+  expect(read.map((item) => withMilliseconds(item, itemTime(TIMED_ORDERS)))).toEqual(ORDER_ITEMS);
 });
 
 // The sizes are fixed, since another version of Zstandard may compress to other sizes.

@@ -1750,6 +1750,14 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [{ file: 'log/entry-json.ts', from: 'entry.milliseconds = part;', to: '' }],
   },
   {
+    name: 'archived-milliseconds-lost',
+    fault: 'an archived entry of an application has the whole seconds of its time',
+    test: 'test/property/mapped-archives.test.ts',
+    edits: [
+      { file: 'archive/frame-lines.ts', from: 'time === undefined ? entryDecoder() : ofItems', to: 'entryDecoder()' },
+    ],
+  },
+  {
     name: 'reverse-skips-segment-end',
     fault: 'a query in reverse leaves out the End Segment entries',
     test: 'test/property/query.test.ts',
