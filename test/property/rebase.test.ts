@@ -21,24 +21,27 @@ const setOf = (cells: readonly CellEdit[]): NewEntry => entryOf('Set', sheetBody
 
 /** A sheet as somebody sees it: the names of its rows and columns by position, '' for others. */
 interface Seen {
+  readonly state: Document['state'];
   readonly cells: readonly (readonly string[])[];
   readonly rows: readonly string[];
   readonly columns: readonly string[];
   readonly corner: { readonly row: number; readonly column: number };
 }
 
-/** The sheet that a document shows when the answer comes. */
+/** The sheet that a document shows. It may show another one by the time the answer comes. */
 async function look(document: Document): Promise<Seen> {
-  let state: unknown;
-  let cells: string[][] = [];
-  while (state !== document.state) {
-    state = document.state;
-    cells = await rowsOf(document);
-  }
+  const { state } = document;
+  const cells = await rowsOf(document);
   const row = cells.findIndex((each) => each.includes(CORNER));
   const column = cells[row]?.indexOf(CORNER) ?? -1;
   if (row < 0 || column < 0) throw new Error('the corner is gone');
-  return { cells, rows: cells.map((each) => each[column] ?? ''), columns: cells[row] ?? [], corner: { row, column } };
+  return {
+    state,
+    cells,
+    rows: cells.map((each) => each[column] ?? ''),
+    columns: cells[row] ?? [],
+    corner: { row, column },
+  };
 }
 
 /** The wish of an author, by names, and the answer that it got. */
@@ -83,7 +86,8 @@ class Writer {
     if (random.chance(0.2)) return void (await this.#document.refresh().catch(ignoreFaults));
     const value = this.#value();
     const key = random.chance(0.1) ? await this.#file(value) : undefined;
-    const seen = await look(this.#document);
+    let seen = await look(this.#document);
+    while (seen.state !== this.#document.state) seen = await look(this.#document);
     // From here to the call there is no await, so the document shows what was seen.
     const hasNames = [seen.rows, seen.columns].every((names) => names.some(isName));
     if (!hasNames) return;
