@@ -6,7 +6,7 @@ import { flushState, saveState, stateHash } from '../../src/state/state.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { expectGoldenText } from '../support/golden.ts';
-import { LOG } from '../support/logs.ts';
+import { foldEntryAt } from '../support/logs.ts';
 
 /** The bodies of section 17 of `docs/format.md`, each form at least once. */
 const EDITS: readonly CollectionsEdit[] = [
@@ -28,15 +28,7 @@ test('a document of collections has the maps and the state hash of the golden fi
   const draft = new Draft(nodes);
   for (const [entry, { type, ...body }] of EDITS.entries()) {
     expect(parseCollectionsEdit(type, body)).toEqual({ type, ...body });
-    await collections.fold(draft, {
-      position: { segment: 0, entry },
-      log: LOG,
-      created: 1,
-      createdMs: 1000,
-      type,
-      version: 1,
-      body,
-    });
+    await collections.fold(draft, foldEntryAt(entry, type, body));
   }
   const state = await flushState(nodes, await draft.state());
   await saveState(nodes, state);

@@ -17,7 +17,7 @@ import { FrozenState } from '../../src/state/frozen-state.ts';
 import { flushState, type State, saveState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { LOG } from '../support/logs.ts';
+import { foldEntryAt } from '../support/logs.ts';
 import { flushedHash } from '../support/models/flushed-hash.ts';
 import { reloaded } from '../support/models/reloaded.ts';
 import { values } from '../support/models/values.ts';
@@ -128,15 +128,7 @@ const steps = fc.array(
 );
 
 async function fold(draft: Draft, { type, ...body }: CollectionsEdit, entry: number): Promise<void> {
-  await collections.fold(draft, {
-    position: { segment: 0, entry },
-    log: LOG,
-    created: 1,
-    createdMs: 1000,
-    type,
-    version: 1,
-    body,
-  });
+  await collections.fold(draft, foldEntryAt(entry, type, body));
 }
 
 /** The edit as a decoder gives it: without bigints that a number can hold, for example. */

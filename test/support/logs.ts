@@ -1,6 +1,7 @@
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { EditedLog } from '../../src/cli/edit-line.ts';
+import type { Value } from '../../src/codec/value.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -8,6 +9,7 @@ import { LogClient, type LogClientDeps } from '../../src/log/client.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
+import type { FoldEntry } from '../../src/state/reducer.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 
 export const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
@@ -30,6 +32,11 @@ export function newLogId(): LogId {
 export function entryAt(log: LogId, position: Position, overrides: Partial<Entry> = {}): Entry {
   const body = { format: 'bytes', bytes: Uint8Array.of(0x93, position.entry % 128, 2, 3) } as const;
   return { log, position, created: NOON, type: 'Set', version: 1, body, ...overrides };
+}
+
+/** The entry of {@link LOG} at `0/ENTRY`, one second after 1970 began, as a reducer gets it. */
+export function foldEntryAt(entry: number, type: string, body: Value): FoldEntry {
+  return { position: { segment: 0, entry }, log: LOG, created: 1, createdMs: 1000, type, version: 1, body };
 }
 
 /**

@@ -7,7 +7,7 @@ import { FrozenState } from '../../src/state/frozen-state.ts';
 import { flushState, type State, saveState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
-import { LOG } from '../support/logs.ts';
+import { foldEntryAt } from '../support/logs.ts';
 import { reloaded } from '../support/models/reloaded.ts';
 
 const ITEM_BYTES = 100_000;
@@ -15,15 +15,7 @@ const ITEM_BYTES = 100_000;
 async function fold(nodes: NodeStore, state: State | undefined, bodies: readonly Value[]): Promise<State> {
   const draft = new Draft(nodes, state);
   for (const [entry, body] of bodies.entries()) {
-    await collections.fold(draft, {
-      position: { segment: 0, entry },
-      log: LOG,
-      created: 1,
-      createdMs: 1000,
-      type: 'Put',
-      version: 1,
-      body,
-    });
+    await collections.fold(draft, foldEntryAt(entry, 'Put', body));
   }
   return draft.state();
 }

@@ -5,7 +5,7 @@ import { type Collections, collectionsOf } from '../../src/state/collections/col
 import { type CollectionsEntryType, collections } from '../../src/state/collections/reducer.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { LOG } from '../support/logs.ts';
+import { foldEntryAt } from '../support/logs.ts';
 
 type Edit = readonly [type: CollectionsEntryType, body: Value];
 
@@ -13,15 +13,7 @@ type Edit = readonly [type: CollectionsEntryType, body: Value];
 async function folded(...edits: readonly Edit[]): Promise<{ read: Collections; draft: Draft }> {
   const draft = new Draft(nodeStore({ shape: SMALL_SHAPE }));
   for (const [entry, [type, body]] of edits.entries()) {
-    await collections.fold(draft, {
-      position: { segment: 0, entry },
-      log: LOG,
-      created: 1,
-      createdMs: 1000,
-      type,
-      version: 1,
-      body,
-    });
+    await collections.fold(draft, foldEntryAt(entry, type, body));
   }
   return { read: collectionsOf(draft), draft };
 }
@@ -138,15 +130,7 @@ describe('an entry that is not an edit', () => {
     ['Delete', { name: 'a', value: 1 }, 'its body has the fields name,value, not name or collection,id'],
   ])('%s %j fails its log and changes nothing', async (type, body, reason) => {
     const { draft, read } = await folded(['Put', { name: 'title', value: 1 }]);
-    const failing = collections.fold(draft, {
-      position: { segment: 0, entry: 1 },
-      log: LOG,
-      created: 1,
-      createdMs: 1000,
-      type,
-      version: 1,
-      body,
-    });
+    const failing = collections.fold(draft, foldEntryAt(1, type, body));
     const error: unknown = await Promise.resolve(failing).catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LogfoldError);
     expect(error).toMatchObject({ code: 'BODY_INVALID', stopsLog: true });
@@ -155,18 +139,12 @@ describe('an entry that is not an edit', () => {
   });
 
   test('another type or version of an entry is unknown', async () => {
-    const entry = {
-      position: { segment: 0, entry: 1 },
-      log: LOG,
-      created: 1,
-      createdMs: 1000,
-      body: { name: 'a', value: 1 },
-    };
+    const body = { name: 'a', value: 1 };
     const { draft } = await folded();
-    await expect(collections.fold(draft, { ...entry, type: 'Set', version: 1 })).rejects.toThrow(
+    await expect(collections.fold(draft, foldEntryAt(1, 'Set', body))).rejects.toThrow(
       'this one knows Put, Patch, Delete',
     );
-    await expect(collections.fold(draft, { ...entry, type: 'Put', version: 2 })).rejects.toThrow(
+    await expect(collections.fold(draft, { ...foldEntryAt(1, 'Put', body), version: 2 })).rejects.toThrow(
       'this one knows versions 1 to 1',
     );
   });
