@@ -5,6 +5,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AppendOptions, checkAppendOptions } from '../log/append.ts';
 import { oncePerPart } from '../log/guard.ts';
+import type { LogAttributes } from '../log/log-attributes.ts';
 import { type DraftedEntry, draftEntries, draftEntry } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
@@ -17,10 +18,11 @@ import { type DocumentState, loadPastState, type Moment, type PastState, type St
 import { Follower } from './follower.ts';
 import { type HistoryOptions, type HistoryPlace, type Revision, readHistory } from './history.ts';
 import type { Observable } from './listeners.ts';
-import { type AppendedEntries, isFinal, LogWriter, type LogWriterDeps, type Unwritten } from './log-writer.ts';
+import { type AppendedEntries, LogWriter, type LogWriterDeps, type Unwritten } from './log-writer.ts';
 import { checkOptionNames, type DocumentOptions } from './options.ts';
 import type { Pending, PendingEntry, StoredMutation } from './pending-list.ts';
-import { conditionAt, placeUnder } from './send-condition.ts';
+import { PendingSender } from './pending-sender.ts';
+import { conditionAt } from './send-condition.ts';
 import type { ReloadLimits } from './state-folder.ts';
 import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
@@ -33,9 +35,6 @@ export interface DocumentDeps extends Omit<LogWriterDeps, 'wait'> {
 }
 
 const RELOAD_AFTER: ReloadLimits = { entries: 5_000, segments: 2 };
-/** Bounds of the wait before a pending entry is sent again. */
-const MIN_RESEND_MS = 200;
-const MAX_RESEND_MS = 30_000;
 
 /** How an entry of `mutate` is sent. */
 export type MutateOptions = Pick<AppendOptions, 'after'>;
@@ -52,12 +51,12 @@ export class Document<R extends Reducer = Reducer> {
   readonly #follower: Follower;
   readonly #writer: LogWriter;
   readonly #visible: VisibleState;
+  readonly #sender: PendingSender;
   /** Requests for the log: one at a time. */
   readonly #requests = pLimit(1);
   /** Entries of {@link mutate} that are going to be shown: one at a time. */
   readonly #adding = pLimit(1);
   readonly #closing = new AbortController();
-  #isSending = false;
 
   private constructor(deps: DocumentDeps & LoadDeps, follower: Follower) {
     this.#deps = deps;
@@ -65,6 +64,9 @@ export class Document<R extends Reducer = Reducer> {
     const rebaser = new Rebaser(deps, follower.log, deps.reducer);
     this.#writer = new LogWriter({ ...deps, wait: this.#wait }, follower, rebaser);
     this.#visible = new VisibleState(follower, deps.reducer, rebaser);
+    const { random, sleep } = deps;
+    const writer = this.#writer;
+    this.#sender = new PendingSender({ random, sleep, signal: this.#closing.signal, follower, writer }, this.#visible);
     this.log = follower.log;
   }
 
@@ -152,6 +154,16 @@ export class Document<R extends Reducer = Reducer> {
     return this.#visible.pending;
   }
 
+  /**
+   * The attributes of the log as a whole, as the document saw them last: when it was opened, and
+   * when a refresh read the newest segments, for example after a segment started. Takes no request;
+   * `LogClient.logAttributes` reads them now. The same object until they change. Undefined if the
+   * two newest segments had none.
+   */
+  get attributes(): LogAttributes | undefined {
+    return this.#follower.attributes;
+  }
+
   /** Chunks that this document has downloaded, and their bytes. */
   get downloads(): { readonly chunks: number; readonly bytes: number } {
     return this.#follower.folder.downloads;
@@ -190,7 +202,6 @@ export class Document<R extends Reducer = Reducer> {
    * before it, which are sent first. If the reducer has a `rebase`, they are rewritten over what
    * others appended since.
    * @param options with `after: document.newest`, the entries are appended only if no application
-   * entry follows those that the document has read
    * entry follows those that the document has read. They are appended as they were given, and not
    * after the entries of `mutate`
    * @returns the places of the entries, and what was dropped of them; undefined if the log has
@@ -222,7 +233,7 @@ export class Document<R extends Reducer = Reducer> {
     return this.#requests(async () => {
       this.#checkOpen();
       try {
-        await this.#sendAll(seen);
+        await this.#sender.sendAll(seen, () => this.#checkOpen());
         return await this.#writer.append({ unsent, branch }, options);
       } finally {
         this.#follower.lost.forget(first.draft);
@@ -268,7 +279,7 @@ export class Document<R extends Reducer = Reducer> {
     };
     this.#visible.announce(pending);
     await this.#adding(() => this.#show(pending));
-    if (!this.#isSending) void this.#send();
+    this.#sender.start(this.#requests);
     return settled.promise;
   }
 
@@ -379,57 +390,6 @@ export class Document<R extends Reducer = Reducer> {
 
   #checkOpen(): void {
     if (this.#closing.signal.aborted) throw closed(this.log);
-  }
-
-  /** Sends the pending entries, in order. */
-  async #send(): Promise<void> {
-    this.#isSending = true;
-    let waitMs = MIN_RESEND_MS;
-    while (this.#visible.next !== undefined) {
-      const answer = await this.#requests(() => this.#sendNext());
-      if (!('error' in answer)) waitMs = MIN_RESEND_MS;
-      else {
-        await this.#deps.sleep(waitMs * (0.5 + this.#deps.random() / 2), this.#closing.signal);
-        waitMs = Math.min(waitMs * 2, MAX_RESEND_MS);
-      }
-    }
-    this.#isSending = false;
-  }
-
-  /**
-   * Sends entries that are pending now.
-   * @throws the error after which one of them is sent again later
-   */
-  async #sendAll(seen: readonly Pending[]): Promise<void> {
-    const waiting = new Set(seen);
-    for (let next = this.#visible.next; next !== undefined && waiting.has(next); next = this.#visible.next) {
-      const answer = await this.#sendNext();
-      if ('error' in answer) throw answer.error;
-      this.#checkOpen();
-    }
-  }
-
-  /** Sends the first pending entry. @returns the error after which it is sent again later */
-  async #sendNext(): Promise<{ readonly error?: unknown }> {
-    const pending = this.#visible.next;
-    if (pending === undefined) return {};
-    try {
-      const unwritten: Unwritten = { unsent: [pending], branch: this.#visible.branchOf(pending) };
-      const after = pending.condition && placeUnder(pending.condition, this.#follower.confirmed.end);
-      const added = await this.#writer.append(unwritten, after === undefined ? {} : { after });
-      this.#follower.lost.forget(pending.draft);
-      await this.#visible.stored(pending, added?.first);
-      return {};
-    } catch (error) {
-      if (isFinal(error)) {
-        this.#follower.lost.forget(pending.draft);
-        await this.#visible.failed(pending, error);
-        return {};
-      }
-      this.#visible.postponed(pending, error);
-      await this.#visible.update().catch(() => undefined);
-      return { error };
-    }
   }
 
   #branchOnNewest(unsent: readonly Unsent[]): Branch {

@@ -3,9 +3,10 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, nextPosition, type Position, START } from '../ids/position.ts';
 import type { AddedEntries, LogClient } from '../log/client.ts';
 import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/entry.ts';
+import { type LogAttributes, type SeenAttributes, seeAttributes } from '../log/log-attributes.ts';
 import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
 import { readUpTo } from '../log/read-entries.ts';
-import { lastSnapshotOf } from '../log/segment.ts';
+import { lastSnapshotOf, type Segment } from '../log/segment.ts';
 import { type BadEntry, isSameBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
@@ -57,6 +58,7 @@ export class Follower {
   /** The newest snapshot after the bad entry, if another reducer made it. */
   #passedOver: Position | undefined;
   #newest = new Arrival();
+  #attributes: SeenAttributes | undefined;
   readonly lost = new LostAnswers();
 
   private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions) {
@@ -109,6 +111,11 @@ export class Follower {
     return this.#last;
   }
 
+  /** The attributes of the log, as the newest segments that were read show them. */
+  get attributes(): LogAttributes | undefined {
+    return this.#attributes?.attributes;
+  }
+
   /** Number of application entries that were folded; a reload counts as one. */
   get version(): number {
     return this.#version;
@@ -148,7 +155,8 @@ export class Follower {
     const { store, types, now } = this.#deps;
     const startedMs = now();
     const deps = { ...this.#deps, reducer: this.#reducer };
-    const loaded = await loadTail(deps, this.#folder, this.#options);
+    const onSegments = (segments: readonly Segment[]): void => this.#see(segments);
+    const loaded = await loadTail(deps, this.#folder, { ...this.#options, onSegments });
     const { folder, tail, last, state, base, end, badEntry } = loaded;
     const order = comparePositions(end, this.#confirmed.end);
     // The state has entries that cannot be folded any more.
@@ -286,8 +294,17 @@ export class Follower {
   }
 
   async #querySnapshot(standsOn: Position): Promise<CompletedSnapshot | undefined> {
-    const { store } = this.#deps;
-    return queryNewerSnapshot(store, this.log, await queryNewestSegments(store, this.log), standsOn);
+    return queryNewerSnapshot(this.#deps.store, this.log, await this.#querySegments(), standsOn);
+  }
+
+  async #querySegments(): Promise<readonly Segment[]> {
+    const segments = await queryNewestSegments(this.#deps.store, this.log);
+    this.#see(segments);
+    return segments;
+  }
+
+  #see(segments: readonly Segment[]): void {
+    this.#attributes = seeAttributes(this.#attributes, segments);
   }
 
   /** Forks at a newer snapshot, unless its entry is beyond the entries that were read. */
@@ -301,7 +318,7 @@ export class Follower {
   }
 
   async #hasSnapshotAhead(): Promise<boolean> {
-    const last = lastSnapshotOf(await queryNewestSegments(this.#deps.store, this.log));
+    const last = lastSnapshotOf(await this.#querySegments());
     return last !== undefined && comparePositions(last, this.#confirmed.end) > 0;
   }
 

@@ -1,8 +1,8 @@
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import { type CompletedSnapshot, completedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
 import { guardRoot } from '../log/guard.ts';
-import { type BadEntry, type OnBadEntry, untilBadEntry } from '../snapshot/bad-entry.ts';
-import { type LoadDeps, loadState } from '../snapshot/load.ts';
+import { type BadEntry, untilBadEntry } from '../snapshot/bad-entry.ts';
+import { type LoadDeps, type LoadOptions, loadState } from '../snapshot/load.ts';
 import type { State } from '../state/state.ts';
 import type { StateFolder } from './state-folder.ts';
 
@@ -109,7 +109,7 @@ export interface LoadedTail {
 export async function loadTail(
   deps: LoadDeps,
   earlier: StateFolder,
-  { onBadEntry }: { readonly onBadEntry?: OnBadEntry | undefined },
+  { onBadEntry, onSegments }: Pick<LoadOptions, 'onBadEntry' | 'onSegments'>,
 ): Promise<LoadedTail> {
   const { loaded, badEntry } = await untilBadEntry(onBadEntry, 'end', async (to) => {
     let tail = new Tail(deps.types);
@@ -124,7 +124,8 @@ export async function loadTail(
     };
     const folder = earlier.renewed();
     const at = to === 'end' ? undefined : to;
-    const { draft, base, end } = await loadState(deps, folder.log, { at, nodes: folder.nodes, onBegin, onPage });
+    const options = { at, nodes: folder.nodes, onBegin, onPage, onSegments };
+    const { draft, base, end } = await loadState(deps, folder.log, options);
     return { folder, tail, last, state: await draft.state(), base, end };
   });
   return { ...loaded, badEntry };

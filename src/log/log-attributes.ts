@@ -89,6 +89,32 @@ async function lookBack(
   return shownAttributes(known);
 }
 
+/** The attributes of a log as a client saw them last. */
+export interface SeenAttributes {
+  /** The newest segment at that time. */
+  readonly segment: number;
+  /** Undefined if no segment that the client read had some. */
+  readonly attributes: LogAttributes | undefined;
+}
+
+/**
+ * The attributes of a log after a read of its newest segments. The same object until they change.
+ * Keeps what is known if the read was older, or if an older release started the segments.
+ * @param segments newest first
+ */
+export function seeAttributes(
+  known: SeenAttributes | undefined,
+  segments: readonly Segment[],
+): SeenAttributes | undefined {
+  const [newest] = segments;
+  if (newest === undefined || (known !== undefined && newest.segment < known.segment)) return known;
+  const shown = shownAttributes(segments);
+  const attributes = shown === undefined ? known?.attributes : valueFromMap(shown);
+  const before = known?.attributes;
+  const isSame = before !== undefined && attributes !== undefined && isEqual(before, attributes);
+  return { segment: newest.segment, attributes: isSame ? before : attributes };
+}
+
 /**
  * Changes attributes of a log, if they are as expected: reads them, then writes them to the newest
  * segment. Each later segment carries them.
@@ -132,6 +158,10 @@ function isExpected(attributes: LogAttributes, expected: AttributeChange['if'] =
   return Object.entries(expected).every(([name, value]) => {
     const found = Object.hasOwn(attributes, name) ? attributes[name] : undefined;
     if (found === undefined || value === undefined) return found === value;
-    return equalBytes(encodeValue(found), encodeValue(value));
+    return isEqual(found, value);
   });
+}
+
+function isEqual(a: Value, b: Value): boolean {
+  return equalBytes(encodeValue(a), encodeValue(b));
 }

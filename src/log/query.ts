@@ -209,6 +209,8 @@ export interface LogTail extends SnapshotSearch {
   /** Position of the first entry. */
   readonly start: Position;
   readonly pages: AsyncIterable<Entry[]>;
+  /** The two newest segments as they were read, newest first. */
+  readonly segments: NewestSegments;
 }
 
 /**
@@ -241,16 +243,17 @@ export async function readTail(
     const [entry] = first?.done === false ? first.value : [];
     const snapshot = (entry && completedSnapshot(entry)) ?? (await snapshotAt(source.store, log, position));
     if (snapshot !== undefined && gap !== undefined) throw gap;
-    if (snapshot !== undefined) return { snapshot, start: position, pages: withFirst(first, pages), passedOver };
+    if (snapshot !== undefined)
+      return { snapshot, start: position, pages: withFirst(first, pages), passedOver, segments };
     const segment = segments.find(({ segment: number }) => number === position.segment);
     if (segment !== undefined && (await guardPointer(source.store, segment)) === undefined)
       throw lastWithoutRoot(segment);
   } else if (passedOver.length === 0) {
-    return { snapshot: undefined, start: START, pages: from(START), passedOver };
+    return { snapshot: undefined, start: START, pages: from(START), passedOver, segments };
   }
   const search = await searchSnapshot(source.store, log, { segment: newestSegment, entry: Number.MAX_SAFE_INTEGER });
   const start = search.snapshot?.position ?? START;
-  return { ...search, start, pages: from(start) };
+  return { ...search, start, pages: from(start), segments };
 }
 
 async function* withFirst(

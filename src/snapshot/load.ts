@@ -36,6 +36,8 @@ export interface LoadOptions {
   readonly onBegin?: () => void;
   /** Called for each page of entries, starting with the entry of the snapshot. */
   readonly onPage?: (page: readonly Entry[]) => void;
+  /** Called with the newest segments, newest first, if the load reads the end of the log. */
+  readonly onSegments?: ((segments: readonly Segment[]) => void) | undefined;
   /**
    * With `stop`, a load that meets an entry that cannot be decoded or folded gives the state
    * before it, and names it in {@link Loaded.badEntry}. Such a load takes twice the requests.
@@ -103,7 +105,7 @@ export async function loadState(deps: LoadDeps, log: LogId, options: LoadOptions
 
 async function loadUpTo(deps: LoadDeps, log: LogId, options: LoadOptions): Promise<LoadedUpTo> {
   const { at } = options;
-  if (at === undefined) return loadFrom(deps, log, await newestBeginning(deps, log), options);
+  if (at === undefined) return loadFrom(deps, log, await newestBeginning(deps, log, options), options);
   const found = await beginningBefore(deps, log, at, 'nearest');
   try {
     return await loadFrom(deps, log, found, options);
@@ -167,8 +169,9 @@ async function beginningBefore(
   return { base, root, from, pages: back.pages(from), isKept: back.root === undefined };
 }
 
-async function newestBeginning(deps: LoadDeps, log: LogId): Promise<Beginning> {
-  const { snapshot: base, start: from, pages, passedOver } = await readTail(deps, log);
+async function newestBeginning(deps: LoadDeps, log: LogId, { onSegments }: LoadOptions): Promise<Beginning> {
+  const { snapshot: base, start: from, pages, passedOver, segments } = await readTail(deps, log);
+  onSegments?.(segments);
   for (const part of passedOver) deps.onForeign?.(part);
   const root = base && (await loadRoot(deps, { log, position: base.position }, base.root));
   return { base, root, from, pages, isKept: true };

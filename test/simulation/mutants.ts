@@ -876,8 +876,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/document.ts',
-        from: '        await this.#sendAll(seen);\n',
-        to: '        if (seen.length < 0) await this.#sendAll(seen);\n',
+        from: '        await this.#sender.sendAll(seen, () => this.#checkOpen());\n',
+        to: '        if (seen.length < 0) await this.#sender.sendAll(seen, () => this.#checkOpen());\n',
       },
     ],
   },

@@ -3,6 +3,7 @@ import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { LogNotFoundError, TooLargeError, UsageError, ValueUnsupportedError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
+import { seeAttributes } from '../../src/log/log-attributes.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { divideLog } from '../../src/workers/divide/divide-log.ts';
@@ -194,5 +195,62 @@ describe('attributes of a log', () => {
     expect(segments.map(({ expiry }) => expiry?.state)).toContain('expired');
     expect(await client.logAttributes(log)).toEqual(GIVEN);
     expect(await client.updateLogAttributes(log, { set: { org: 8 }, if: { org: 7 } })).toEqual({ updated: true });
+  });
+});
+
+describe('attributes of an open document', () => {
+  test('they come with the query that opens the log, and a refresh keeps them current without a request', async () => {
+    const live = await LiveLog.create();
+    const { log, tables } = live.sheet;
+    const server = live.logs().client;
+    await server.updateLogAttributes(log, { set: GIVEN });
+    live.requests.length = 0;
+    const document = await live.open();
+    expect(document.attributes).toEqual(GIVEN);
+    expect(live.requests).toEqual(['newestSegments', 'entries']);
+    const given = document.attributes;
+    await cover(tables, log);
+    await server.startSegment(log);
+    live.requests.length = 0;
+    await document.refresh();
+    const alone = [...live.requests];
+    expect(document.attributes).toBe(given);
+    await server.updateLogAttributes(log, { set: { org: 8 } });
+    live.sheet.nowMs += 60_000;
+    live.requests.length = 0;
+    await document.refresh();
+    expect(document.attributes).toEqual({ ...GIVEN, org: 8 });
+    expect([alone, live.requests]).toEqual([
+      ['entries', 'entries', 'newestSegments'],
+      ['entries', 'newestSegments'],
+    ]);
+  });
+
+  test('a log without attributes shows none, and an older release does not take them away', async () => {
+    const live = await LiveLog.create();
+    const { log, tables } = live.sheet;
+    const document = await live.open();
+    expect(document.attributes).toBeUndefined();
+    await live.logs().client.updateLogAttributes(log, { set: GIVEN });
+    const later = await live.open();
+    for (let i = 0; i < 3; i++) await startAsBefore(tables, log);
+    await later.refresh();
+    expect(later.attributes).toEqual(GIVEN);
+    expect((await live.open()).attributes).toBeUndefined();
+    expect(await live.logs().client.logAttributes(log)).toEqual(GIVEN);
+  });
+
+  test.each([
+    ['a read of older segments does not take them back', 0, { org: 2 }],
+    ['a read of newer segments does', 2, { org: 3 }],
+  ])('%s', (_, segment, expected) => {
+    const log = newLogId();
+    const at = (number: number, org: number) => [
+      { log, segment: number, created: NOON, attributes: { org: { N: String(org) } } },
+    ];
+    const known = seeAttributes(undefined, at(1, 2));
+    expect(seeAttributes(known, at(segment, 3))?.attributes).toEqual(expected);
+    expect(seeAttributes(known, at(1, 2))?.attributes).toBe(known?.attributes);
+    expect(seeAttributes(known, [])).toBe(known);
   });
 });
