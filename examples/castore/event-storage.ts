@@ -45,7 +45,7 @@ export function logfoldEventStorage(logs: Logs, reducer: Reducer): castore.Event
       return { log, entries: own.map(({ entry }) => entry), after: own[0]?.after };
     });
     const isNew = pushed.some(({ event }) => event.version === 1);
-    for (const { log } of isNew ? appends : []) await logs.client.createLog(log).catch(unless('ENTRY_EXISTS'));
+    for (const { log } of isNew ? appends : []) await logs.create(log, { ifMissing: true });
     await logs.client.transact(appends).catch((error: unknown) => {
       if (!(error instanceof EntryExistsError)) throw error;
       const taken = pushed.find(({ event, eventStoreId: id }) => logOf(id, event.aggregateId) === error.log);

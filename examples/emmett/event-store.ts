@@ -1,7 +1,7 @@
 /** Emmett's EventStore on logs, with snapshots. README.md says how to use it. */
 import * as emmett from '@event-driven-io/emmett';
 import type { Logs, QueryRange, Reducer, Value } from 'logfold';
-import { EntryExistsError, LogNotFoundError, parseLogId, toValue } from 'logfold';
+import { type EntryExistsError, LogNotFoundError, parseLogId, toValue } from 'logfold';
 
 type Definition<S, E> = Pick<Reducer, 'name' | 'version'> & { evolve(state: S, event: E): S; initialState(): S };
 type StreamReducer = Reducer & { readonly evolve: unknown };
@@ -64,7 +64,7 @@ export function getLogfoldEventStore(logs: Logs, reducer?: StreamReducer): Event
       const given = expected === emmett.STREAM_DOES_NOT_EXIST ? 0n : expected;
       const current = typeof given === 'bigint' ? given : await versionOf(streamName);
       emmett.assertExpectedVersionMatchesCurrent(current, expected, 0n);
-      if (current === 0n) await logs.client.createLog(logOf(streamName)).catch(unless(EntryExistsError));
+      if (current === 0n) await logs.create(logOf(streamName), { ifMissing: true });
       const stored = emmett.downcastRecordedMessages<emmett.AnyEvent>(events, claimed(schema?.versioning));
       const entries = stored.map(({ type, data, ...event }) => {
         const metadata = { ...event.metadata, messageId: crypto.randomUUID(), streamName };

@@ -1,4 +1,4 @@
-import { EntryExistsError, LogNotFoundError, LogsClosedError, UsageError } from '../errors.ts';
+import { LogNotFoundError, LogsClosedError, UsageError } from '../errors.ts';
 import type { GroupStore } from '../feed/group-store.ts';
 import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { type CreateOptions, LogClient, type LogClientDeps } from '../log/client.ts';
@@ -76,11 +76,11 @@ export class Logs {
   /**
    * Creates a log.
    * @param log a chosen id, for a log that is found by its id; a new UUID by default
-   * @param options its attributes, which `LogClient.logAttributes` reads
+   * @param options its attributes, and with `ifMissing` no error if the log exists
    * @returns its id
    * @throws LogsClosedError after {@link close}
    * @throws LogIdInvalidError if no log can have the id; see {@link parseLogId}
-   * @throws EntryExistsError if the log exists
+   * @throws EntryExistsError if the log exists, without `ifMissing`
    */
   async create(log?: string, options?: CreateOptions): Promise<LogId> {
     return this.client.createLog(log, options);
@@ -162,9 +162,7 @@ export async function openOrCreate(
   } catch (error) {
     if (!(error instanceof LogNotFoundError)) throw error;
   }
-  await logs.client.createLog(log, { created }).catch((error: unknown) => {
-    // Another process was faster.
-    if (!(error instanceof EntryExistsError)) throw error;
-  });
+  // Another process may be faster.
+  await logs.client.createLog(log, { created, ifMissing: true });
   return logs.open(log, options);
 }

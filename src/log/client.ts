@@ -72,7 +72,7 @@ export class LogClient {
    * @param log its id, for a log whose id follows from what it is about; a new one by default. A
    * chosen id, which is not a UUID, takes one more request: it is listed in the bucket before
    * @throws UsageError if the time is not in epoch seconds
-   * @throws EntryExistsError if the log exists
+   * @throws EntryExistsError if the log exists, without `ifMissing`
    */
   async createLog(log?: string, options: CreateOptions = {}): Promise<LogId> {
     const id = log === undefined ? undefined : this.#context.parseLog(log);

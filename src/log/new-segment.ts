@@ -12,12 +12,14 @@ import { creationTime, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewest } from './newest.ts';
 import { type Segment, shownAttributes } from './segment.ts';
 
-/** The time of a new log, and its attributes. */
+/** The time of a new log, its attributes, and what happens if it exists. */
 export interface CreateOptions {
   /** Epoch seconds; now by default. */
   readonly created?: number | undefined;
   /** None by default. */
   readonly attributes?: LogAttributes | undefined;
+  /** Leaves a log that exists as it is, with its time and attributes; an error by default. */
+  readonly ifMissing?: boolean | undefined;
 }
 
 export interface NewSegment {
@@ -32,13 +34,13 @@ export interface NewSegment {
  * is listed again, in case that the listing lost it.
  * @param log a new id by default
  * @throws UsageError if the time is not in epoch seconds
- * @throws EntryExistsError if the log exists
+ * @throws EntryExistsError if the log exists, without `ifMissing`
  * @throws the errors of {@link encodeLogAttributes}
  */
 export async function createLog(
   context: ClientContext,
   log = context.newLogId(),
-  { created: time, attributes }: CreateOptions = {},
+  { created: time, attributes, ifMissing = false }: CreateOptions = {},
 ): Promise<LogId> {
   const created = creationTime(context, log, time);
   const segment = { log, segment: START.segment, created };
@@ -47,10 +49,14 @@ export async function createLog(
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   if (isChosenId(log)) await context.blobs.put(listedIdKey(log), new TextEncoder().encode(log));
-  await writeWithRetries(context, [log], options, async () => {
-    await context.tables.createLog(about, first);
-    context.newest.set(log, first);
-  });
+  try {
+    await writeWithRetries(context, [log], options, async () => {
+      await context.tables.createLog(about, first);
+      context.newest.set(log, first);
+    });
+  } catch (error) {
+    if (!(ifMissing && error instanceof EntryExistsError)) throw error;
+  }
   return log;
 }
 

@@ -72,6 +72,22 @@ describe('a log with a chosen id', () => {
     await expect(logs.open('org-7/Budget', { reducer: versionedSheet(1) })).rejects.toThrow(LogNotFoundError);
   });
 
+  test('if it may exist, creating it again leaves it as it is', async () => {
+    const place = new Place();
+    const logs = place.logs();
+    const log = await logs.create('org-7/budget', { ifMissing: true, attributes: { owner: 'ann' } });
+    const add = () => logs.client.addEntry(log, { type: 'Set', version: 1, body: [[0, 0, 'Denver']] });
+    const { position } = await add();
+    expect(await logs.create(log, { ifMissing: true, attributes: { owner: 'bob' } })).toBe('org-7/budget');
+    expect(await logs.client.logAttributes(log)).toEqual({ owner: 'ann' });
+    expect((await add()).position).toEqual({ ...position, entry: position.entry + 1 });
+    place.intercept = async (name, effect) => {
+      if (name === 'createLog') throw new StoreUnavailableError('the store does not answer');
+      return effect();
+    };
+    await expect(logs.create('org-7/plan', { ifMissing: true })).rejects.toThrow('the store does not answer');
+  });
+
   test('a log with a UUID is not listed by prefix, and costs no request more', async () => {
     const place = new Place();
     const log = await place.logs().create();
