@@ -120,7 +120,7 @@ export class EntryNotFoundError extends EntryPlaceError {
 
 /**
  * An entry with this number exists: another client appended first. Callers retry with the next
- * number. `newest` is the newest entry that the client knows, if the condition of an append failed:
+ * number. `newest` is the log's end as it was read just now, if the condition of an append failed:
  * an entry of the application follows `after`.
  */
 export class EntryExistsError extends EntryPlaceError {

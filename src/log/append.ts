@@ -178,7 +178,11 @@ export class Placement {
       newest = found;
       this.segments = found.segments;
     }
-    await this.#requireFollows(newest);
+    await this.#requireFollows(newest).catch(async (error: unknown) => {
+      // A cached end may be old. The error of a new look names the present one.
+      if (error instanceof EntryExistsError && this.#seen === undefined) await this.#look(newest.position.segment);
+      throw error;
+    });
     this.#placed = placeAfter(newest, this.#drafts, this.#context.types);
     checkRoom(log, this.#ends.last.position);
     return this.#placed;
@@ -190,8 +194,11 @@ export class Placement {
    */
   async lookAgain(): Promise<void> {
     const [first] = this.#placed;
-    if (this.#follows === undefined || first === undefined) return;
-    this.#seen = await queryEnd(this.#context, this.log, first.position.segment);
+    if (this.#follows !== undefined && first !== undefined) await this.#look(first.position.segment);
+  }
+
+  async #look(segment: number): Promise<void> {
+    this.#seen = await queryEnd(this.#context, this.log, segment);
     this.#context.newest.set(this.log, this.#seen);
     await this.#requireFollows(this.#seen);
   }
