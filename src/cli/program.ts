@@ -7,6 +7,7 @@ import { prepareCommand } from './command.ts';
 import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
+import { attributesCommand } from './commands/attributes.ts';
 import { collectCommand } from './commands/collect.ts';
 import { completionCommand } from './commands/completion.ts';
 import { diffCommand } from './commands/diff.ts';
@@ -55,6 +56,7 @@ export function makeProgram(): Command {
     importCommand(),
     snapshotCommand(),
     segmentCommand(),
+    attributesCommand(),
     workCommand(),
     listCommand(readOnce),
     statusCommand(readOnce),

@@ -51,6 +51,8 @@ const SCRIPT: readonly Step[] = [
   { words: ['work', '--until-idle'] },
   { words: ['import', 'LOG', 'CSV'] },
   { words: ['work', '--until-idle'] },
+  { words: ['attributes', 'LOG', '--set', '{"owner":"ann"}', '--if-absent', 'owner'] },
+  { words: ['attributes', 'LOG'] },
   { words: ['status'] },
   { words: ['status', 'LOG'] },
   { words: ['list'] },

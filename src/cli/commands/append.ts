@@ -14,6 +14,7 @@ import { typesOf } from '../place.ts';
 import { chooseReducer, manualTime } from '../reducer.ts';
 import { addName, parseName, requireFreeName, SETTINGS_FILE, type Settings } from '../settings.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
+import { parseAttributes } from './attributes.ts';
 
 const LINES = `
 A line is an entry for any reducer, or an op; docs/commands.md lists them.
@@ -137,13 +138,22 @@ export function createCommand(settings: () => Settings | undefined) {
   return command('create', 'Create a log and print its id.')
     .argument('[id]', "a chosen id, such as 'org-7/budget'; a UUID by default", parse.id)
     .option('--name <name>', `write this name of the log into ${SETTINGS_FILE}, so that commands take it`, parseName)
-    .addHelpText('after', examples('create --local data', 'create org-7/budget', 'create --name budget'))
+    .option('--attributes <json>', 'attributes of the log as a whole, as one JSON object', parseAttributes)
+    .addHelpText(
+      'after',
+      examples(
+        'create --local data',
+        'create org-7/budget',
+        `create org-7/plan --attributes '{"owner":"ann"}'`,
+        'create --name budget',
+      ),
+    )
     .action((id, options) => {
       requireOwnSchema(options);
-      const { name } = options;
+      const { name, attributes } = options;
       for (const each of [name, id]) if (each !== undefined) requireFreeName(settings(), each);
       return inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
-        const log = await logs.create(id);
+        const log = await logs.create(id, { attributes });
         if (name === undefined) return output.result({ log }, printable(log));
         const file = await addName(settings()?.path ?? join(process.cwd(), SETTINGS_FILE), name, log);
         output.note(`The name '${name}' is in ${file}.`);

@@ -253,6 +253,22 @@ export const COMMANDS: Cases = {
       logs: [{ log: 'advice/2' }],
     });
   },
+  'Write one JSON object of names and values, such as \'{"owner":"ann"}\'': async (refused) => {
+    const advices = [];
+    for (const given of ['owner', '[1]']) advices.push(await refused(() => here('create', '--attributes', given)));
+    const [, json = ''] = /'(.*)'/.exec(advices[0] ?? '') ?? [];
+    await here('create', 'advice/attributes', '--attributes', json);
+    expect(await here('attributes', 'advice/attributes')).toMatchObject({ attributes: JSON.parse(json) });
+  },
+  'Give --set or --remove too': async (refused) => {
+    const log = await snapshotted();
+    await refused(() => here('attributes', log, '--if-absent', 'owner'));
+    for (const change of [
+      ['--set', '{"owner":"ann"}'],
+      ['--remove', 'owner'],
+    ])
+      await here('attributes', log, ...change, '--if-absent', 'title');
+  },
   'Check the name, or create a log there with the create command': async (refused) => {
     const directory = join(files, 'new');
     await refused(() => logfold('status', '--local', directory));
