@@ -179,7 +179,7 @@ export class Placement {
       this.segments = found.segments;
     }
     await this.#requireFollows(newest).catch(async (error: unknown) => {
-      // A cached end may be old. The error of a new look names the present one.
+      // A cached end may be old. The error of a new look names the current one.
       if (error instanceof EntryExistsError && this.#seen === undefined) await this.#look(newest.position.segment);
       throw error;
     });

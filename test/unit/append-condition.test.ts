@@ -184,12 +184,13 @@ describe('an append after an entry', () => {
     await expect(cold).rejects.toMatchObject({ newest: at(0, 2) });
   });
 
-  test('a refused append names the present end, also if its client knew an older one', async () => {
+  test('a refused append names the current end, also if its client knew an older one', async () => {
     const { store } = testLogClient();
     const log = await testLogClient({ store }).client.createLog();
-    const { client } = testLogClient({ store });
+    const { client, requests } = testLogClient({ store });
     await client.addEntry(log, set(1));
     await client.addEntry(log, set(2));
+    requests.length = 0;
     const other = testLogClient({ store }).client;
     for (const value of [3, 4, 5]) await other.addEntry(log, set(value));
     for (const [entry, after] of [at(0, 1), { number: 1 }].entries()) {
@@ -197,6 +198,7 @@ describe('an append after an entry', () => {
       await expect(refused).rejects.toMatchObject({ code: 'ENTRY_EXISTS', newest: at(0, 5 + entry), newestNumber: 5 });
       await other.addSnapshot(log);
     }
+    expect(requests).toEqual(['items', 'newestEntry', 'newestEntry']);
   });
 
   test('a gap counts as an entry of the application', async () => {

@@ -8,7 +8,7 @@ import { changesNothing } from '../signals.ts';
 
 const HELP = `
 JSON is one object of names and values, such as '{"owner":"ann"}'. All conditions must hold, or nothing is changed: then
-the command prints the present attributes and ends with exit code 1. Attributes that are not named stay as they are.`;
+the command prints the current attributes and ends with exit code 1. Attributes that are not named stay as they are.`;
 
 /** The options of a change, as they were given. */
 interface ChangeOptions {
