@@ -57,6 +57,9 @@ export interface Poison {
   readonly curedBy: number;
 }
 
+/** The ids of the second and the third log of a history, which their application chose. */
+const CHOSEN_IDS = [undefined, '../a%2F\u{0}\\é', `~${'B'.repeat(255)}`];
+
 /** A small cloud: tables, bucket and queue in memory, one clock, and their faults. */
 export class World {
   readonly random: Random;
@@ -219,7 +222,9 @@ export class World {
       random: () => this.random.next(),
       sleep: this.scheduler.sleep,
       newLogId: () => {
-        const log = parseLogId(`0192f7a0-0000-7000-8000-${String(this.logs.length + 1).padStart(12, '0')}`);
+        const number = this.logs.length;
+        const uuid = `0192f7a0-0000-7000-8000-${String(number + 1).padStart(12, '0')}`;
+        const log = parseLogId(CHOSEN_IDS[number] ?? uuid);
         this.logs.push(log);
         return log;
       },
