@@ -178,6 +178,12 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
   },
   'logs.client.updateLogAttributes': async () =>
     expect(await logs.client.updateLogAttributes(log, { set: { org: 7 } })).toEqual({ updated: true }),
+  'document.attributes': async () => {
+    await logs.client.updateLogAttributes(log, { set: { title: 'Sales' } });
+    const opened = await logs.open(log, { reducer: spreadsheet });
+    expect(opened.attributes).toMatchObject({ title: 'Sales' });
+    opened.close();
+  },
   'logs.client.logAttributes': async () =>
     expect(await logs.client.logAttributes(await logs.create(undefined, { attributes: { org: 8 } }))).toEqual({
       org: 8,
