@@ -1953,6 +1953,30 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'older-attributes-shown',
+    fault: 'a document takes attributes of its log from a read of older segments',
+    test: 'test/unit/log-attributes.test.ts',
+    edits: [
+      {
+        file: 'log/log-attributes.ts',
+        from: 'newest.segment < known.segment',
+        to: 'newest.segment < known.segment - 9',
+      },
+    ],
+  },
+  {
+    name: 'refusal-names-cached-end',
+    fault: 'a refused append names the end that its client knew before as the newest',
+    test: 'test/unit/append-condition.test.ts',
+    edits: [
+      {
+        file: 'log/append.ts',
+        from: 'if (error instanceof EntryExistsError && this.#seen === undefined)',
+        to: 'if (error instanceof EntryExistsError && this.#seen !== undefined)',
+      },
+    ],
+  },
+  {
     name: 'one-log-proves-all',
     fault: 'an entry that one log has already counts as the whole transaction',
     test: 'test/contract/log-store.test.ts',
