@@ -1722,7 +1722,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'entries-between-unread',
     fault: 'a document does not read the Snapshot entries that came before its own new entry',
-    test: 'test/property/document.test.ts',
+    test: 'test/unit/document.test.ts',
     edits: [
       {
         file: 'client/follower.ts',

@@ -461,6 +461,19 @@ describe('a newer snapshot', () => {
     expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
   });
 
+  test('whose entry another client appended just before an entry of the document is used', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await document.append(cell(0, 0, 'Denver'));
+    const position = await live.sheet.snapshot();
+    expect(await appended(document, cell(1, 0, 'Austin'))).toMatchObject({ first: { segment: 0, entry: 3 } });
+    await live.sheet.complete(position);
+    live.sheet.nowMs += 5_000;
+    await document.refresh();
+    expect(document.snapshot).toEqual(position);
+    expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
+  });
+
   test('that arrives with the answer of a refresh is used immediately', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
