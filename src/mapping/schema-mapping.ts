@@ -174,8 +174,8 @@ function invalid(path: string, problem: string): MappingInvalidError {
 /** The name of logfold's own schema, whose items need no translation. */
 const OWN_SCHEMA = 'logfold';
 
-/** Mappings that need no file, by name. Their partition key is the log's id. */
-const READY_MADE = {
+/** Mappings of well-known items, by name. Their partition key is the log's id. */
+const KNOWN_ITEMS = {
   /**
    * Items of `DynamoDBSingleTableEventStorageAdapter`, from version 2 of the package
    * `@castore/event-storage-adapter-dynamodb`. A log's id is `STORE#AGGREGATE`. `castore:STORE`
@@ -188,7 +188,6 @@ const READY_MADE = {
     version: { constant: 1 },
     time: { name: 'timestamp', format: 'iso' },
     body: 'payload',
-    metadata: 'metadata',
   },
   /** A log by hand. */
   'pk-sk': {
@@ -198,9 +197,19 @@ const READY_MADE = {
     version: { constant: 1 },
     time: { name: 'ts', format: 'iso' },
     body: 'payload',
-    metadata: 'metadata',
   },
 } satisfies Record<string, MappingDocument>;
+
+/**
+ * Mappings that need no file, by name. A name never gets another meaning, because buckets have it:
+ * `castore` gives no metadata, as in earlier releases, and `castore+metadata` does.
+ */
+const READY_MADE: Readonly<Record<string, MappingDocument>> = Object.fromEntries(
+  Object.entries(KNOWN_ITEMS).flatMap(([name, document]) => [
+    [name, document],
+    [`${name}+metadata`, { ...document, metadata: 'metadata' }],
+  ]),
+);
 
 /**
  * The names that {@link readMapping} knows. All except `logfold` take a parameter: `castore:STORE`

@@ -135,9 +135,7 @@ function isCastore({ partition, sort }: TableKeys, { type, time, body }: Propose
 }
 
 function readyMadeName(mapping: ProposedMapping): string | undefined {
-  if (mapping.metadata === undefined && parseMapping(mapping).names.has(METADATA)) return undefined;
-  // The ready-made mappings name it, and fit items without it too.
-  const proposed = JSON.stringify(parseMapping({ ...mapping, metadata: METADATA }));
+  const proposed = JSON.stringify(parseMapping(mapping));
   const [, parameter] = /^(.+)#\{id\}$/.exec(mapping.partitionKey.pattern ?? '') ?? [];
   const names = MAPPING_NAMES.map((name) => (parameter === undefined ? name : `${name}:${parameter}`));
   return names.filter(isMappingName).find((name) => JSON.stringify(namedMapping(name)) === proposed);

@@ -132,18 +132,21 @@ describe.skipIf(findDynoxide() === undefined)('events that Castore wrote', () =>
     expect(found.sort()).toEqual([['CUSTOMERS#c#1'], [ORDER, 0], [ORDER, 1], [ORDER, 2]]);
   });
 
-  test.each(['castore', 'castore:ORDERS'])('are translated back byte for byte by %s', async (name) => {
-    const mapping = mappingNamed(name);
-    const items = await castore.items();
-    const back = items.map((item) => {
-      const log = logOfKey(mapping, item);
-      if (log === undefined) return item;
-      const index = indexOfKey(mapping, item);
-      const translated = toEntryItem(mapping, item, { log, position: { segment: 0, entry: index + 1 }, index });
-      return toApplicationItem(mapping, decodeItemLine(encodeItemLine(translated)));
-    });
-    expect(back.map(encodeItemLine)).toEqual(items.map(encodeItemLine));
-  });
+  test.each(['castore', 'castore:ORDERS', 'castore+metadata'])(
+    'are translated back byte for byte by %s',
+    async (name) => {
+      const mapping = mappingNamed(name);
+      const items = await castore.items();
+      const back = items.map((item) => {
+        const log = logOfKey(mapping, item);
+        if (log === undefined) return item;
+        const index = indexOfKey(mapping, item);
+        const translated = toEntryItem(mapping, item, { log, position: { segment: 0, entry: index + 1 }, index });
+        return toApplicationItem(mapping, decodeItemLine(encodeItemLine(translated)));
+      });
+      expect(back.map(encodeItemLine)).toEqual(items.map(encodeItemLine));
+    },
+  );
 
   test('are the entries of a log', async () => {
     const mapping = mappingNamed('castore:ORDERS');

@@ -84,7 +84,7 @@ describe('the proposed mapping', () => {
     const partitions = [items.slice(0, 3), items.slice(3)];
     expect(propose({ keys, ttl: undefined, scanned: items, partitions })).toMatchObject({
       recognized: 'Castore',
-      readyMade: 'castore:POKEMONS',
+      readyMade: 'castore+metadata:POKEMONS',
       mapping: {
         partitionKey: { name: 'aggregateId', type: 'S', pattern: 'POKEMONS#{id}' },
         sortKey: { name: 'version', type: 'N', first: 1 },
@@ -96,6 +96,18 @@ describe('the proposed mapping', () => {
       beside: ['eventStoreId', 'isInitialEvent'],
       misfits: [],
     });
+  });
+
+  test("names a mapping without metadata if Castore's items have none", () => {
+    const keys: TableKeys = { partition: { name: 'aggregateId', type: 'S' }, sort: { name: 'version', type: 'N' } };
+    const items = [1, 2, 3].map((version) => ({
+      aggregateId: { S: 'POKEMONS#pikachu' },
+      version: { N: String(version) },
+      type: { S: 'POKEMON_APPEARED' },
+      timestamp: { S: '2026-01-01T00:00:00.000Z' },
+      payload: { M: { level: { N: String(version) } } },
+    }));
+    expect(propose({ keys, ttl: undefined, scanned: items, partitions: [items] }).readyMade).toBe('castore:POKEMONS');
   });
 
   test.each([

@@ -390,6 +390,15 @@ describe('a ready-made mapping', () => {
     expect(() => readMapping('logfold:x')).toThrow("'logfold:x' is not a ready-made schema mapping");
   });
 
+  test('has metadata only if its name says so, since buckets of earlier releases have the other names', () => {
+    for (const name of ['castore', 'pk-sk']) {
+      const [without, named] = [readMapping(`${name}:A`), readMapping(`${name}+metadata:A`)];
+      expect(without).toBeDefined();
+      expect(without).toEqual({ ...named, metadata: undefined, names: without?.names });
+      expect(named?.metadata).toBe('metadata');
+    }
+  });
+
   test('is absent for logfold itself, whose items are entries already', () => {
     expect(readMapping('')).toBeUndefined();
     expect(readMapping('logfold')).toBeUndefined();
