@@ -53,6 +53,9 @@ export const MAPPING_ADVICE =
   `Use the mapping that the object '${MAPPING_KEY}' of the bucket has in its field 'mapping'. To change it, run 'logfold adopt --replace-mapping' ` +
   'with the new one, which first compares all items';
 
+/** Advice for a bucket that names no mapping yet. */
+export const UNNAMED_ADVICE = "Run 'logfold adopt' with the mapping that made its snapshots, which stores it";
+
 /** The stores of a reader that checks by which mapping a snapshot or an archive was made. */
 export interface MeaningSource {
   /** Without it, nothing is checked. */

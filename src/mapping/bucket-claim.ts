@@ -4,7 +4,7 @@ import { BucketTakenError, MappingDiffersError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import { entryPlace } from '../log/item-codec.ts';
 import type { SegmentReader } from '../log/log-store.ts';
-import { MAPPING_ADVICE, type Meaning } from '../log/meaning.ts';
+import { MAPPING_ADVICE, type Meaning, UNNAMED_ADVICE } from '../log/meaning.ts';
 import { VIRTUAL_TYPES } from '../log/schedule.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { JsonObject } from '../store/json-object.ts';
@@ -69,7 +69,7 @@ export async function requireClaim(blobs: Pick<BlobStore, 'get'>, owner: MappedT
   const claim = await CLAIM.read(blobs);
   if (owner !== undefined) {
     if (claim !== undefined) requireSameClaim(claim, owner);
-    requireSameMapping(await readBucketMapping(blobs), owner.mapping);
+    requireSameMapping(await readBucketMapping(blobs), owner.mapping, claim);
   } else if (claim !== undefined) {
     throw new BucketTakenError(
       `the bucket or directory holds the logs of table '${claim.table}' with keys '${claim.partitionKey}', which need a mapping`,
@@ -111,18 +111,21 @@ export async function requireMappedBooks(
 }
 
 /**
- * Like {@link requireClaim}, but first claims a bucket that belongs to no mapping. Takes two
- * requests to four.
+ * Like {@link requireClaim}, but claims a bucket that belongs to no mapping. Takes two requests to
+ * five.
  */
 export async function claimBucket(blobs: BlobStore, of: MappedTable): Promise<void> {
-  await CLAIM.update(blobs, (claim) => {
-    if (claim === undefined) return claimOf(of);
-    requireSameClaim(claim, of);
-    return undefined;
-  });
+  const claim = await CLAIM.read(blobs);
+  if (claim !== undefined) requireSameClaim(claim, of);
+  // Before the claim: a claim without a mapping is of an earlier release.
   await MAPPING.update(blobs, (stored) => {
-    if (stored === undefined) return { format: 1, mapping: mappingDocument(of.mapping) };
-    requireSameMapping(decode(stored), of.mapping);
+    requireSameMapping(stored && decode(stored), of.mapping, claim);
+    return stored === undefined ? { format: 1, mapping: mappingDocument(of.mapping) } : undefined;
+  });
+  if (claim !== undefined) return;
+  await CLAIM.update(blobs, (other) => {
+    if (other === undefined) return claimOf(of);
+    requireSameClaim(other, of);
     return undefined;
   });
 }
@@ -216,7 +219,13 @@ function requireSameClaim(claim: Claim, of: MappedTable): void {
   );
 }
 
-function requireSameMapping(known: BucketMapping | undefined, own: SchemaMapping): void {
+function requireSameMapping(known: BucketMapping | undefined, own: SchemaMapping, claim?: Claim): void {
+  if (known === undefined && claim !== undefined && own.metadata !== undefined) {
+    throw new MappingDiffersError(
+      "the bucket is of an earlier release, which stored no mapping, and whose mappings had no 'metadata'",
+      { advice: UNNAMED_ADVICE },
+    );
+  }
   if (known === undefined || isSame(known.mapping, own)) return;
   throw new MappingDiffersError(
     `the bucket holds the logs of another mapping: ${describeDifference(known.mapping, own)}`,

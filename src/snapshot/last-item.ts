@@ -8,6 +8,7 @@ import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { Entry, ReservedTypes, StoredBody } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { SegmentRange } from '../log/log-store.ts';
+import { decodeMetadata } from '../log/metadata.ts';
 import { endOf } from '../log/schedule.ts';
 import { mayLackEntries } from '../log/segment.ts';
 import type { Root } from './root.ts';
@@ -72,7 +73,7 @@ async function lastStoredItem(stores: ItemStores, log: LogId, position: Position
 
 function hashOf(stores: ItemStores, log: LogId, item: StoredItem): Uint8Array {
   const names: readonly string[] = hasApplicationItems(stores, log)
-    ? [...FOLDED, ...(item.M === undefined ? [] : ['M'])]
+    ? [...FOLDED, ...(decodeMetadata(item.M) === undefined ? [] : ['M'])]
     : IDENTIFYING;
   return stores.platform.sha256(encodeValue(names.map((name) => canonical(item[name]))));
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import type { Item } from '../../src/log/attribute.ts';
+import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { claimBucket, readBucketMapping, requireClaim } from '../../src/mapping/bucket-claim.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { mappingDocument } from '../../src/mapping/meaning.ts';
@@ -9,13 +9,15 @@ import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mappi
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
+import { CLAIM_KEY, MAPPING_KEY } from '../../src/store/keys.ts';
 import { replaceMapping } from '../../src/workers/adopt/replace-mapping.ts';
 import { replay } from '../../src/workers/audit/replay.ts';
 import { type JobDeps, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
-import { MappedLogs, mappedDeps, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
+import { interceptBlobStore } from '../support/stores/interceptor.ts';
+import { MappedLogs, mappedDeps, newMappedLog, ORDERS, orderItem, TENS } from '../support/stores/mapped-logs.ts';
 
 /** All items have the type `Set`, so they become the same entries as with {@link ORDERS}. */
 const CONSTANT = parseMapping({ ...mappingDocument(ORDERS), type: { constant: 'Set' } });
@@ -24,14 +26,19 @@ const WHOLE = parseMapping({ ...mappingDocument(ORDERS), body: { item: true } })
 /** This mapping takes the attribute `note` for the body. */
 const NOTES = parseMapping({ ...mappingDocument(ORDERS), body: 'note' });
 
+/** The entries get metadata. */
+const METADATA = parseMapping({ ...mappingDocument(ORDERS), metadata: 'metadata' });
+
 /** A table of orders and its bucket, which any mapping may read. */
 class Place {
   readonly logs = new MappedLogs();
   readonly blobs = new MemoryBlobStore(() => NOON * 1000);
 
   /** A log of 17 items, whose first segment is archived, and with a snapshot in the second one. */
-  async archived(of: JobDeps = this.deps(ORDERS)): Promise<LogId> {
-    const log = await this.logs.create(17, TENS);
+  async archived(of: JobDeps = this.deps(ORDERS), more: Item = {}): Promise<LogId> {
+    const log = newMappedLog();
+    for (let i = 0; i < 17; i++) this.logs.items.insert(orderItem(log, i, more));
+    await this.logs.store.register(log, TENS);
     await claimBucket(this.blobs, { table: 'orders', mapping: ORDERS });
     for (const position of [
       { segment: 0, entry: 6 },
@@ -140,6 +147,59 @@ test.each<[string, SchemaMapping, Item, string]>([
   await expect(place.replace(mapping)).rejects.toThrow(difference);
   expect(await readBucketMapping(place.blobs)).toEqual({ mapping: ORDERS, earlier: [] });
 });
+
+test('a mapping with metadata does not take over a bucket whose release stored no mapping', {
+  tags: ['I1'],
+}, async () => {
+  const place = new Place();
+  const log = await place.archived();
+  await place.blobs.delete([MAPPING_KEY]);
+  const named = { table: 'orders', mapping: METADATA };
+  for (const owns of [requireClaim, claimBucket]) {
+    await expect(owns(place.blobs, named)).rejects.toMatchObject({
+      code: 'MAPPING_DIFFERS',
+      message: expect.stringContaining("'metadata'"),
+    });
+  }
+  expect(await readBucketMapping(place.blobs)).toBeUndefined();
+  await claimBucket(place.blobs, { table: 'orders', mapping: ORDERS });
+  expect(await place.replace(METADATA)).toMatchObject({ replaced: true });
+  place.loses(log, 0, 10);
+  const deps = place.deps(METADATA);
+  expect(await replay({ ...deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
+});
+
+test('a claim that ended halfway does not look like that of an earlier release', async () => {
+  const blobs = new MemoryBlobStore(() => NOON * 1000);
+  const of = { table: 'orders', mapping: METADATA };
+  const dying = interceptBlobStore(blobs, async (name, effect) => {
+    if (name === 'update' && (await blobs.get(MAPPING_KEY)) !== undefined) throw new Error('died');
+    return effect();
+  });
+  await expect(claimBucket(dying, of)).rejects.toThrow('died');
+  await requireClaim(blobs, of);
+  await claimBucket(blobs, of);
+  expect(await blobs.get(CLAIM_KEY)).toBeDefined();
+});
+
+test.each<[string, AttributeValue]>([
+  ['a String', { S: '{"by":"Ann"}' }],
+  ['an empty Map', { M: {} }],
+  ['a Map with a correlation that is not a String', { M: { correlation: { N: '1' } } }],
+])(
+  'a mapping may name an attribute that is %s, although it gives no metadata',
+  { tags: ['I1'] },
+  async (_, metadata) => {
+    const place = new Place();
+    const log = await place.archived(place.deps(ORDERS), { metadata });
+    expect(await place.replace(METADATA)).toMatchObject({ replaced: true });
+    const deps = place.deps(METADATA);
+    const job = { kind: 'snapshot', log, position: { segment: 1, entry: 6 } } as const;
+    expect(await runJob(deps, job)).toMatchObject({ outcome: 'built', base: { segment: 1, entry: 0 } });
+    place.loses(log, 0, 10);
+    expect(await replay({ ...deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
+  },
+);
 
 test('a mapping is refused if only an archive has the item that differs', async () => {
   const place = new Place();

@@ -5,6 +5,8 @@ import { ItemInvalidError, LogNotFoundError, MappingDiffersError } from '../../e
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
+import { UNNAMED_ADVICE } from '../../log/meaning.ts';
+import { decodeMetadata } from '../../log/metadata.ts';
 import { VIRTUAL_TYPES } from '../../log/schedule.ts';
 import type { Segment } from '../../log/segment.ts';
 import {
@@ -68,7 +70,7 @@ export async function replaceMapping(
   const counts = { logs: 0, items: 0, archived: 0, unfit: 0 };
   if (from === undefined) {
     throw new MappingDiffersError('the bucket names no mapping that could be replaced', {
-      advice: "Run 'logfold adopt' with the mapping that made its snapshots, which stores it",
+      advice: UNNAMED_ADVICE,
     });
   }
   const [old, now] = [meaningParts(from.mapping), meaningParts(to)];
@@ -177,7 +179,9 @@ function differenceOf(
     if (!(error instanceof ItemInvalidError)) throw error;
     return error.reason;
   }
-  const line = (of: StoredItem, name: string): string => encodeItemLine({ [name]: of[name] });
+  const line = (of: StoredItem, name: string): string =>
+    // An attribute of another form than metadata gives none.
+    encodeItemLine({ [name]: name === 'M' && decodeMetadata(of.M) === undefined ? undefined : of[name] });
   const names = Object.entries(FOLDED).filter(([name]) => line(old, name) !== line(now, name));
   return names.length === 0 ? undefined : `its ${names.map(([, part]) => part).join(' and its ')} would differ`;
 }
