@@ -80,8 +80,9 @@ export class LogClient {
   }
 
   /**
-   * The attributes of a log as a whole; empty if it has none. Takes one query, and at most two more
-   * if its newest segments do not show any.
+   * The attributes of a log as a whole; empty if it has none. Takes one query, and more if its
+   * newest segments do not show any, as far back as the first segment. A page looks back as far as
+   * the 1,000 newest segments.
    * @throws LogNotFoundError if the log does not exist
    */
   async logAttributes(log: LogId): Promise<LogAttributes> {

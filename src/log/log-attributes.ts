@@ -23,8 +23,8 @@ export interface LogAttributes {
  */
 export const MAX_LOG_ATTRIBUTES_BYTES = 4 * 1024;
 
-/** Segments of the two requests that look for the attributes of a log further back. */
-const OLDER_SEGMENTS = [16, 1000];
+/** Segments of the reads that look for the attributes of a log further back. */
+const OLDER_SEGMENTS = [16, 1000, Number.MAX_SAFE_INTEGER];
 
 /**
  * Encodes the attributes of a log.

@@ -88,7 +88,7 @@ function sorted(item: StoredItem): StoredItem {
   return Object.fromEntries(entries);
 }
 
-describe.each(STORES)('the %s log store', (_name, open) => {
+describe.each(STORES)('the %s log store', (name, open) => {
   let store: LogStore;
   beforeAll(async () => {
     store = await open();
@@ -100,6 +100,18 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(headOf(snapshotAt(log, 0, 0)));
     expect(await store.getEntry(log, FIRST, CONSISTENT)).toEqual(snapshotAt(log, 0, 0));
     await expect(store.createLog(segmentOf(log, 0), snapshotAt(log, 0, 0))).rejects.toThrow(EntryExistsError);
+  });
+
+  test('it finds all segments of a log, the newest first, and a page 1,000 of them', async () => {
+    const log = newLogId();
+    const numbers = Array.from({ length: 1_005 }, (_, i) => i);
+    for (let at = 0; at < numbers.length; at += 50) {
+      await Promise.all(numbers.slice(at, at + 50).map((segment) => store.putSegment(segmentOf(log, segment))));
+    }
+    const found = await store.newestSegments(log, Number.MAX_SAFE_INTEGER, CONSISTENT);
+    expect(found.map(({ segment }) => segment)).toEqual(
+      numbers.toReversed().slice(0, name.startsWith('remote') ? 1_000 : undefined),
+    );
   });
 
   test('it creates nothing if only the first entry exists', async () => {

@@ -130,7 +130,7 @@ describe('attributes of a log', () => {
     expect(newest).toMatchObject({ segment: 1, attributes: { org: { N: '8' } } });
   });
 
-  test.each([1, 2, 3, 20])('%i segments of an older release do not lose them', async (count) => {
+  test.each([1, 2, 3, 20, 1100])('%i segments of an older release do not lose them', async (count) => {
     const live = await LiveLog.create();
     const { log, tables: store } = live.sheet;
     const { client } = live.logs();

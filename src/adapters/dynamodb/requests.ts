@@ -57,6 +57,8 @@ export interface DynamoDbRequestsOptions {
 const READS: ReadonlySet<string> = new Set(['GetItem', 'Query', 'Scan', 'BatchGetItem']);
 
 const NOT_EXISTS = 'attribute_not_exists(S)';
+/** The most items that a query of the newest ones asks for. */
+const MAX_NEWEST_ITEMS = 1000;
 const BATCH_RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
 
 /** DynamoDB processed only part of a batch because throughput was short. */
@@ -124,11 +126,15 @@ export class DynamoDbRequests {
       ExpressionAttributeValues: { ':s': key.S },
       ProjectionExpression: attributes?.join(', '),
       ScanIndexForward: false,
-      Limit: limit,
+      Limit: Math.min(limit, MAX_NEWEST_ITEMS),
       ConsistentRead: consistent,
     };
-    const { page } = await this.#query(input, storedItems);
-    return page.items;
+    const found: StoredItem[] = [];
+    for await (const { items } of this.queryPages(input, storedItems)) {
+      found.push(...items);
+      if (found.length >= limit) break;
+    }
+    return found.slice(0, limit);
   }
 
   /** The pages of a partition, as many as the caller takes. */

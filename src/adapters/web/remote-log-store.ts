@@ -12,6 +12,7 @@ import {
   decodeLines,
   type ErrorMessage,
   encodeLines,
+  MAX_SEGMENTS,
   MESSAGE_FORMAT,
   type ReadLines,
 } from './log-message.ts';
@@ -40,7 +41,9 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     this.#send = send;
   }
 
-  async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
+  /** At most {@link MAX_SEGMENTS}. */
+  async newestSegments(log: LogId, most: number, { consistent }: Consistency): Promise<Segment[]> {
+    const limit = Math.min(most, MAX_SEGMENTS);
     const { items } = await this.#ask({ format: MESSAGE_FORMAT, op: 'newestSegments', log, limit, consistent });
     return items.map((item) => ofLog(log, decodeSegment(item)));
   }
