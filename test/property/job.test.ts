@@ -55,6 +55,20 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
 const PART = { upload: 'a'.repeat(32), hash: 'b'.repeat(64), to: 3 };
 const GOOD = { format: 2, kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } };
 
+/** The message of a job as earlier releases wrote it. */
+function inFormat1(job: Job): string {
+  const { kind, log, ...rest } = job;
+  const names = new Map([
+    ['continuation', 'turn'],
+    ['force', 'again'],
+  ]);
+  const fields = Object.entries(rest).flatMap(([name, value]): [string, unknown][] =>
+    name === 'position' ? Object.entries(value) : [[names.get(name) ?? name, value]],
+  );
+  const fixed = { format: 1, kind: kind === 'flush' ? 'compact' : kind, log };
+  return JSON.stringify({ ...fixed, ...Object.fromEntries(fields) });
+}
+
 describe('a job in a message', () => {
   test('each kind of job has this message', () => {
     const text = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } });
@@ -87,6 +101,16 @@ describe('a job in a message', () => {
         expect(decodeJob(encodeJob(job))).toEqual(job);
       }),
     );
+  });
+
+  test('every job of format 1 is read', () => {
+    fc.assert(
+      fc.property(jobs, (job) => {
+        expect(decodeJob(inFormat1(job))).toEqual(job);
+      }),
+    );
+    const job = { kind: 'flush', log: LOG, position: { segment: 1, entry: 2 }, continuation: 3 } as const;
+    expect(inFormat1(job)).toBe(`{"format":1,"kind":"compact","log":"${LOG}","segment":1,"entry":2,"turn":3}`);
   });
 
   test('SQS takes the message of every job unchanged', () => {
@@ -140,7 +164,8 @@ describe('a job in a message', () => {
     ['[]', 'does not come from logfold'],
     ['{"Records":[]}', 'does not come from logfold'],
     [JSON.stringify({ ...GOOD, format: '1' }), 'does not come from logfold'],
-    [JSON.stringify({ ...GOOD, format: 1 }), 'the message has format 1, of an older release'],
+    [JSON.stringify({ ...GOOD, format: 1, kind: 'compact', turn: 0 }), 'continuation'],
+    [JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, segment: 1 }), 'position'],
     [JSON.stringify({ ...GOOD, kind: 7 }), 'kind'],
     [JSON.stringify({ ...GOOD, kind: undefined }), 'kind'],
     [JSON.stringify({ ...GOOD, log: '' }), 'log'],

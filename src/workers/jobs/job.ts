@@ -113,15 +113,16 @@ export type CollectJob = Readonly<z.infer<typeof collectJob>>;
 export type RebuildJob = Readonly<z.infer<typeof rebuildJob>>;
 
 /**
- * Version of the message form. Format 1 had other fields. During an update, old workers get
- * messages of new senders. A worker ignores fields that it does not know. It leaves messages of
- * newer versions, and jobs of unknown kinds, to a newer worker. A field that is added is optional,
- * so that messages of older senders are valid. If the meaning of a field changes, or if a new field
- * must not be ignored, raise this number.
+ * Version of the message form. Format 1 has other names: see {@link fromFormat1}. During an update,
+ * old workers get messages of new senders. A worker ignores fields that it does not know. It leaves
+ * messages of newer versions, and jobs of unknown kinds, to a newer worker. A field that is added
+ * is optional, so that messages of older senders are valid. If the meaning of a field changes, or
+ * if a new field must not be ignored, raise this number.
  */
 const FORMAT = 2;
 
 const envelope = z.looseObject({ format: z.int().min(1), kind: z.unknown().optional() });
+type Enveloped = z.infer<typeof envelope>;
 
 /** The two queues: `snapshot` for jobs that clients wait for, `maintenance` for all others. */
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -232,8 +233,7 @@ export function encodeJob(job: Job): string {
 
 /**
  * The inverse of `encodeJob`.
- * @throws MessageInvalidError if the text is not JSON, not a job, a malformed job, or of an older
- * format
+ * @throws MessageInvalidError if the text is not JSON, not a job, or a malformed job
  * @throws MessageNewerError if this version does not know its format or its kind of job
  */
 export function decodeJob(text: string): Job {
@@ -244,19 +244,21 @@ export function decodeJob(text: string): Job {
       advice: 'Find out which other program sends to this queue',
     });
   }
-  const { format, kind } = enveloped.data;
+  const named = enveloped.data.format === 1 ? fromFormat1(enveloped.data) : enveloped.data;
+  const { format, kind } = named;
   if (format > FORMAT) throw newer(`the message has format ${format}, and this version reads up to ${FORMAT}`);
-  if (format < FORMAT) {
-    throw new MessageInvalidError(`the message has format ${format}, of an older release`, {
-      advice: 'Do nothing: the next sweep sends every job again that is still due',
-    });
-  }
   if (typeof kind === 'string' && !Object.hasOwn(QUEUE_OF, kind)) {
     throw newer(`the message asks for a job of the kind '${printable(kind)}', which this version does not know`);
   }
-  const parsed = message.safeParse(json);
+  const parsed = message.safeParse(named);
   if (parsed.success) return parsed.data;
   throw new MessageInvalidError(`the message is a malformed job: ${z.prettifyError(parsed.error)}`);
+}
+
+/** A message of format 1 with the names of today. */
+function fromFormat1({ kind, segment, entry, turn, again, ...rest }: Enveloped): Enveloped {
+  const place = entry === undefined ? { segment } : { position: { segment, entry } };
+  return { ...rest, ...place, kind: kind === 'compact' ? 'flush' : kind, continuation: turn, force: again };
 }
 
 function newer(reason: string): MessageNewerError {

@@ -58,7 +58,6 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Read it with the release of logfold that wrote it, or a newer one',
     'Read the archive with the version of logfold that wrote it, or a newer one',
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
-    'Do nothing: the next sweep sends every job again that is still due',
     'Reload the page, so that it runs the code that fits the server',
     'Update logfold on the server',
     'Do this in a program with AWS credentials; bodies over 16 KiB are appended there too',
