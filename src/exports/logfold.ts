@@ -99,7 +99,7 @@ export {
   type TypedUnplacedEntry,
 } from '../state/define-reducer.ts';
 export type { Draft, DraftOptions } from '../state/draft.ts';
-export type { DraftMap } from '../state/draft-map.ts';
+export type { DraftMap, LateValue } from '../state/draft-map.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
 export { withHistory } from '../state/history/with-history.ts';
 export type { DraftMeta } from '../state/meta.ts';

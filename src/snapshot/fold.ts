@@ -1,11 +1,12 @@
 import type { Value } from '../codec/value.ts';
-import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type Where } from '../errors.ts';
+import { LogfoldError, type Where } from '../errors.ts';
 import { BodiesAhead, decodeEntryBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { openFile, type StoredFile } from '../log/file.ts';
 import { copyMetadata } from '../log/metadata.ts';
 import { applyMutation, type Draft } from '../state/draft.ts';
 import type { DraftUse } from '../state/draft-use.ts';
+import { foldFailure } from '../state/fold-failure.ts';
 import type { FoldEntry, FoldFile, Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -55,7 +56,8 @@ export interface FoldOptions {
 /**
  * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state,
  * and neither does an entry whose mutation, or a later one of its client, has been applied: the
- * reducer does not see it. The draft is closed afterwards: see {@link DraftUse}.
+ * reducer does not see it. The draft is closed afterwards: see {@link DraftUse}. It holds no late
+ * values then.
  * @returns number of entries read
  * @throws any error that stops a log: an entry that cannot be decoded or folded, with its place in
  * the error
@@ -75,6 +77,8 @@ export async function foldEntries(
       options.onProgress?.(count);
       await options.watch?.pause();
     }
+    // Here, so that a late value that fails counts as a failure of its entry.
+    draft.evaluate();
     return count;
   };
   use.shut();
@@ -185,29 +189,7 @@ function placeOf({ log, position: { segment, entry }, type }: Entry): Where {
 /** Ends the fold of an entry that failed, and returns the error to throw. */
 function failed({ use }: Draft, reducer: Reducer, where: Where, thrown: unknown): LogfoldError {
   use.shut();
-  return use.failure?.at(where) ?? foldFailure(reducer, where, thrown);
-}
-
-/** Turns a value that a reducer threw into an error that stops its log at the entry. */
-function foldFailure(reducer: Reducer, where: Where, thrown: unknown): LogfoldError {
-  try {
-    if (isLogfoldError(thrown) && thrown.stopsLog === true && isText(thrown.code) && isText(thrown.reason)) {
-      Object.assign(thrown, { log: undefined, segment: undefined, entry: undefined, type: undefined });
-      return thrown.at(where);
-    }
-  } catch {
-    // The value only resembles a LogfoldError.
-  }
-  return new FoldFailedError(`reducer '${reducer.name}' failed: ${textOf(thrown)}`, {
-    ...where,
-    advice: 'Correct the reducer, raise its version, and deploy it',
-    cause: plainError(thrown),
-    thrown,
-  });
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string';
+  return use.failure?.at(where) ?? foldFailure(`reducer '${reducer.name}'`, where, thrown);
 }
 
 /** The file of an entry that is being folded. */

@@ -4,7 +4,7 @@ import type { NewEntry } from '../log/new-entry.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
 import type { RangeRead } from '../tree/read.ts';
 import type { DraftOptions } from './draft.ts';
-import type { DraftMap } from './draft-map.ts';
+import type { DraftMap, LateValue } from './draft-map.ts';
 import {
   bodyInvalid,
   checkType,
@@ -48,7 +48,7 @@ export interface TypedMapReader<K extends Key, V extends Value> extends Pick<Dra
 export interface TypedMap<K extends Key, V extends Value>
   extends TypedMapReader<K, V>,
     Pick<DraftMap, 'deleteRange' | 'atOffset'> {
-  put(key: K, value: V, weight?: number): void;
+  put(key: K, value: V | LateValue<V>, weight?: number): void;
   delete(key: K): void;
 }
 

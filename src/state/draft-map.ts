@@ -1,5 +1,6 @@
 import type { Value } from '../codec/value.ts';
 import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
+import type { LateWrite } from '../tree/batch.ts';
 import { type BufferedTree, getMerged, mergedItems, mergedKeys, mergedValues } from '../tree/buffered-tree.ts';
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { type KeySet, keysInSet } from '../tree/key-set.ts';
@@ -8,6 +9,12 @@ import type { RangeDelete } from '../tree/range-delete.ts';
 import { itemAtOffset, type KeyRange, type MapItem, type RangeRead, type WeighedItem } from '../tree/read.ts';
 import type { DraftUse } from './draft-use.ts';
 import type { EditedMap, MapUse } from './edited-map.ts';
+
+/**
+ * A value that is evaluated only if a snapshot, a read or a limit of memory needs it; see
+ * {@link EditableMap.put}.
+ */
+export type LateValue<V extends Value = Value> = () => V;
 
 /**
  * A map of a draft, as a reducer uses it. Puts and deletes reach the tree together later, but every
@@ -30,15 +37,29 @@ export class EditableMap implements MapUse {
 
   /**
    * Sets the value under a key.
+   *
+   * A function is a late value: it is called at most once, when a snapshot, a reader of the state
+   * or a limit of memory needs the value. It is never called if a later put or delete of the key
+   * comes first. So an object that takes long to encode, and changes with each entry, is encoded
+   * once per snapshot. The rule: **until the key is put or deleted again, the function gives the
+   * same value whenever it is called.** A snapshot may follow any entry, so it gives what it would
+   * have given right after its entry. An entry that changes an object which the function captured
+   * must put the key again after the change.
+   *
+   * The function uses no draft and returns no promise. If it throws, or gives a value that cannot
+   * be stored, the log stops at the entry that put it. In a map whose history is kept, it is called
+   * immediately.
    * @param weight a whole number of at least 1; see {@link EditableMap.atOffset}. Must be 1 in a
    * map that buffers
    * @throws KeyInvalidError, ValueUnsupportedError, StateUnsupportedError; then the map is
    * unchanged
    */
-  put(key: Key, value: Value, weight = 1): void {
+  put(key: Key, value: Value | LateValue, weight = 1): void {
     if (!this.#use.allowsEdit()) return;
     if (weight !== 1) this.#checkWeight(weight);
-    this.#map.batch(this).put(key, value, weight);
+    const batch = this.#map.batch(this);
+    if (typeof value === 'function') batch.putLate(key, this.#late(key, value), weight);
+    else batch.put(key, value, weight);
     if (weight !== 1) this.#map.addWeight(weight);
   }
 
@@ -160,6 +181,10 @@ export class EditableMap implements MapUse {
     if (this.buffers) throw new Error('a map that buffers edits has no exact count');
     this.#map.batch(this);
     return this.#map.exact();
+  }
+
+  #late(key: Key, value: LateValue): LateWrite {
+    return this.#use.late(value, () => `the late value of ${describeKey(key)} in map '${this.#map.name}'`);
   }
 
   #checkWeight(weight: number): void {

@@ -1,3 +1,4 @@
+import type { Value } from '../codec/value.ts';
 import {
   ChunkCorruptError,
   ChunkMissingError,
@@ -9,6 +10,8 @@ import {
   UsageError,
   type Where,
 } from '../errors.ts';
+import type { LateWrite } from '../tree/batch.ts';
+import { foldFailure } from './fold-failure.ts';
 
 /** Errors of the store that stop a log. */
 const DAMAGE = [ChunkMissingError, ChunkCorruptError, ExternalMissingError, ExternalCorruptError];
@@ -32,7 +35,7 @@ export class DraftUse {
   marks: Int32Array = new Int32Array(Object.keys(USE_MARK).length);
   /** Called if the draft is used after the end of the build. The late edit has no effect. */
   onLate: ((error: FoldFailedError) => void) | undefined;
-  #state: 'free' | 'folding' | 'closed' | 'over' | 'frozen' = 'free';
+  #state: 'free' | 'folding' | 'evaluating' | 'closed' | 'over' | 'frozen' = 'free';
   #fold = 0;
   #steps = 0;
   #operations = 0;
@@ -45,8 +48,9 @@ export class DraftUse {
     return this.#steps;
   }
 
+  /** Whether code of the reducer may be running. */
   get isFolding(): boolean {
-    return this.#state === 'folding';
+    return this.#state === 'folding' || this.#state === 'evaluating';
   }
 
   /** Number of running operations that the current fold began. */
@@ -96,7 +100,7 @@ export class DraftUse {
 
   /** Ends the fold without checks. Work that it left behind has no effect from now on. */
   shut(): void {
-    if (this.#state === 'folding') this.#mark(USE_MARK.working, -1);
+    if (this.isFolding) this.#mark(USE_MARK.working, -1);
     this.#mark(USE_MARK.operations, -this.#operations);
     this.#operations = 0;
     this.#state = 'closed';
@@ -135,13 +139,60 @@ export class DraftUse {
     if (this.#state === 'frozen') {
       throw new UsageError('a loaded state is read-only', { advice: 'Append an entry that makes the change' });
     }
+    if (this.#state === 'evaluating') this.#refuse();
     return this.#state === 'free' || this.#state === 'folding' || this.#late();
+  }
+
+  /**
+   * A late value that the reducer puts now. If its function throws or uses the draft, or if the
+   * value cannot be written, the log stops at the entry of the put. It does so even if the reducer
+   * catches the error of a read, because another fold may evaluate the value elsewhere.
+   * @param nameOf names the value for a message
+   */
+  late(give: () => Value, nameOf: () => string): LateWrite {
+    const where = this.#where;
+    return (write) => {
+      if (this.#state === 'evaluating') this.#refuse();
+      const [state, current] = [this.#state, this.#where];
+      // A watch finds a function that never returns, and names the entry of the put.
+      if (state !== 'folding') {
+        this.step();
+        this.#mark(USE_MARK.working, 1);
+      }
+      this.#state = 'evaluating';
+      this.#where = where;
+      try {
+        write(give());
+      } catch (error) {
+        this.#failure ??= foldFailure(nameOf(), where, error);
+      } finally {
+        this.#state = state;
+        this.#where = current;
+        if (state !== 'folding') this.#mark(USE_MARK.working, -1);
+      }
+      if (this.#failure !== undefined) throw this.#failure;
+    };
+  }
+
+  /** @throws FoldFailedError if the function of a late value reads the draft */
+  checkRead(): void {
+    if (this.#state === 'evaluating') this.#refuse();
+  }
+
+  /** @throws FoldFailedError because the function of a late value uses the draft */
+  #refuse(): never {
+    this.#failure ??= new FoldFailedError('the function of a late value uses the draft', {
+      ...this.#where,
+      advice: 'Correct the reducer so that the function only reads what it captured, raise its version, and deploy it',
+    });
+    throw this.#failure;
   }
 
   /**
    * Runs an operation on the draft. The operation never resolves if its fold ends before it does.
    */
   run<T>(operation: () => Promise<T>): Promise<T> {
+    this.checkRead();
     return this.#state === 'free' || this.#state === 'frozen' ? operation() : this.#runInFold(operation);
   }
 

@@ -108,6 +108,14 @@ export class Draft {
   }
 
   /**
+   * Evaluates all late values.
+   * @throws LogfoldError if one fails, with the place of the entry that put it
+   */
+  evaluate(): void {
+    for (const { edited } of this.#maps.values()) edited.evaluate();
+  }
+
+  /**
    * The state with all edits so far. New nodes are only in memory, unless the options save them
    * early.
    */

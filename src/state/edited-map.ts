@@ -54,8 +54,8 @@ export class EditedMap {
     this.#weightBound = treeWeight(map.tree);
   }
 
-  #newBatch(kind: KeyKind): EditBatch {
-    return new EditBatch(kind, this.name === HISTORY_MAP ? MAX_HISTORY_KEY_LENGTH : undefined);
+  #newBatch(kind: KeyKind, before?: EditBatch): EditBatch {
+    return new EditBatch(kind, this.name === HISTORY_MAP ? MAX_HISTORY_KEY_LENGTH : undefined, before);
   }
 
   /** Approximate memory of unapplied edits and unsaved nodes, in bytes. */
@@ -88,7 +88,7 @@ export class EditedMap {
 
   #changeKind(kind: KeyKind): void {
     this.#applyLater(undefined);
-    this.#batch = this.#newBatch(kind);
+    this.#batch = this.#newBatch(kind, this.#batch);
     this.#chain(async () => {
       if (!(await isEmpty(this.store, this.#map))) {
         throw new KeyInvalidError(`map '${this.name}' has ${this.#map.kind} keys, not ${kind} keys`, {
@@ -115,6 +115,14 @@ export class EditedMap {
   async check(): Promise<void> {
     await this.#applied;
     if (this.#weightBound > UNCHECKED_WEIGHT) await this.exact();
+  }
+
+  /**
+   * Evaluates the late values of the batch.
+   * @throws the errors of {@link EditBatch.evaluate}
+   */
+  evaluate(): void {
+    this.#batch.evaluate();
   }
 
   /** Whether the map has no items. */
@@ -161,8 +169,10 @@ export class EditedMap {
   // in the batch nor in the map any more.
   #applyLater(options: EditOptions | undefined): void {
     if (this.#batch.isEmpty) return;
+    // Now, because the reducer may go on before the batch is applied.
+    this.#batch.evaluate();
     this.#queued.push(this.#batch);
-    this.#batch = this.#newBatch(this.#batch.kind);
+    this.#batch = this.#newBatch(this.#batch.kind, this.#batch);
     const buffers = this.#use?.buffers === true;
     this.#chain(async () => {
       const edits = await this.#takeEdits({ ...options, buffers });

@@ -41,14 +41,17 @@ export class DraftMeta {
 
   /** Number of names. */
   get size(): number {
+    this.#use.checkRead();
     return this.#held.size;
   }
 
   has(name: string): boolean {
+    this.#use.checkRead();
     return this.#held.has(name);
   }
 
   get(name: string): Value | undefined {
+    this.#use.checkRead();
     const held = this.#held.get(name);
     return held instanceof Uint8Array ? decodeValue(held) : held;
   }
@@ -97,6 +100,7 @@ export class DraftMeta {
 
   /** The names in ascending order, as they are at the time of the call. */
   keys(): ArrayIterator<string> {
+    this.#use.checkRead();
     return [...this.#held.keys()].sort().values();
   }
 

@@ -4,6 +4,7 @@ import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { EntryMetadata } from '../log/entry.ts';
 import type { Draft } from './draft.ts';
+import type { EditableMap } from './draft-map.ts';
 
 /** The file of an entry, as a reducer reads it. */
 export interface FoldFile {
@@ -93,9 +94,10 @@ export type ReducerDraft = Pick<Draft, 'map' | 'meta'>;
  * snapshot may follow any entry, and another process may fold the next entry into a draft that it
  * loaded. The draft guarantees:
  *
- * - `put` copies the value. A read returns a new object, always in canonical form: a bigint that a
- *   number can hold is a number, bytes are a `Uint8Array`, and objects have their keys in ascending
- *   order.
+ * - `put` copies the value. If it gets a function instead, it calls the function when the value is
+ *   needed: see {@link EditableMap.put} for the rule of such late values.
+ * - A read returns a new object, always in canonical form: a bigint that a number can hold is a
+ *   number, bytes are a `Uint8Array`, and objects have their keys in ascending order.
  * - An empty map equals no map, so it accepts keys of either kind. If the map has items with keys
  *   of the other kind, the entry fails.
  * - `buffers` holds for one use of a map. In this use the map has no counts and weights.

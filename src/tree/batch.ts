@@ -20,12 +20,28 @@ const LARGE_VALUE_BYTES = 4096;
 const EDIT_BYTES = 32;
 const NEWEST_BYTES = 40;
 
+/**
+ * Estimated memory of a late value until one of the map has been evaluated, in bytes. A value that
+ * is much smaller is hardly put late.
+ */
+const LATE_BYTES = 64 * 1024;
+
 /** A lookup of one key is slow in a batch with more edits or more ranges than these. */
 const LONG_EDITS = 2 ** 20;
 const LONG_RANGES = 256;
 
 /** A batch's answer to a lookup of one key. */
 export type BatchAnswer = { readonly put: Value } | 'deleted' | 'unknown';
+
+/** Evaluates a late value and gives it to `write`. */
+export type LateWrite = (write: (value: Value) => void) => void;
+
+/** A put whose value is not evaluated yet. */
+interface LateEdit {
+  readonly index: number;
+  readonly weight: number;
+  readonly evaluate: LateWrite;
+}
 
 /**
  * Encoded edits of one map in the order of their arrival. They are applied to the map's tree
@@ -50,10 +66,18 @@ export class EditBatch {
   #textBytes = 0;
   /** The newest edit of each key; built by the first lookup. */
   #newest: Map<Key, number> | undefined;
+  /** The newest edits of their keys that are not evaluated. Their places have no bytes. */
+  #late: Map<Key, LateEdit> | undefined;
+  /** The size of the largest late value that was evaluated. Undefined if there is none. */
+  #largestLate: number | undefined;
 
-  /** @param longestKey the most UTF-16 code units of a string key */
-  constructor(kind: KeyKind, longestKey = MAX_STRING_KEY_LENGTH) {
+  /**
+   * @param longestKey the most UTF-16 code units of a string key
+   * @param before the batch of the map before this one, which knows how large late values are
+   */
+  constructor(kind: KeyKind, longestKey = MAX_STRING_KEY_LENGTH, before?: EditBatch) {
     this.kind = kind;
+    if (before !== undefined) this.#largestLate = before.#largestLate;
     this.#longestKey = longestKey;
     this.#ranges = new RangeDeletes(kind);
   }
@@ -75,7 +99,8 @@ export class EditBatch {
   /** Approximate memory of the edits, in bytes. */
   get heldBytes(): number {
     const edits = this.#keys.length * EDIT_BYTES + (this.#newest?.size ?? 0) * NEWEST_BYTES;
-    return edits + this.#bytes.length + this.#textBytes + this.#ranges.heldBytes;
+    const late = (this.#late?.size ?? 0) * (this.#largestLate ?? LATE_BYTES);
+    return edits + this.#bytes.length + this.#textBytes + this.#ranges.heldBytes + late;
   }
 
   /** The sets of keys that the range deletes remove. */
@@ -99,6 +124,39 @@ export class EditBatch {
       if (length > MAX_CHUNK_BYTES) this.#refuse(start, length);
     }
     this.#push(key, weight);
+  }
+
+  /**
+   * Like {@link put}. The value is evaluated at most once, and not if a later edit replaces it
+   * first.
+   * @throws KeyInvalidError; the batch is then unchanged
+   */
+  putLate(key: Key, evaluate: LateWrite, weight: number): void {
+    checkKey(key, this.kind, this.#longestKey);
+    const index = this.#keys.length;
+    this.#push(key, weight);
+    this.#late ??= new Map();
+    this.#late.set(key, { index, weight, evaluate });
+  }
+
+  /**
+   * Evaluates the late values that are still in effect.
+   * @throws ValueUnsupportedError, and the errors of their functions
+   */
+  evaluate(): void {
+    if (this.#late === undefined) return;
+    for (const [key, late] of this.#late) this.#evaluate(key, late);
+    this.#late = undefined;
+  }
+
+  /** The value becomes the newest edit of its key, unless a range delete followed the put. */
+  #evaluate(key: Key, { index, weight, evaluate }: LateEdit): void {
+    if (this.#ranges.deletes(key, index + 1)) return;
+    evaluate((value) => {
+      const start = this.#bytes.length;
+      this.put(key, value, weight);
+      this.#largestLate = Math.max(this.#largestLate ?? 0, this.#bytes.length - start);
+    });
   }
 
   #refuse(start: number, length: number): never {
@@ -128,14 +186,21 @@ export class EditBatch {
     this.#weights?.push(weight);
     if (typeof key === 'string') this.#textBytes += 2 * key.length;
     this.#newest?.set(key, index);
+    this.#late?.delete(key);
   }
 
   #start(index: number): number {
     return index === 0 ? 0 : this.#ends.at(index - 1);
   }
 
-  /** Looks up a key. If the answer is 'unknown', the reader looks into the tree. */
+  /**
+   * Looks up a key, and evaluates its late value. If the answer is 'unknown', the reader looks into
+   * the tree.
+   * @throws the errors of {@link evaluate}
+   */
   get(key: Key): BatchAnswer {
+    const late = this.#late?.get(key);
+    if (late !== undefined) this.#evaluate(key, late);
     this.#newest ??= new Map(this.#keys.map((each, index) => [each, index]));
     const index = this.#newest.get(key);
     if (this.#ranges.deletes(key, (index ?? -1) + 1)) return 'deleted';
@@ -150,6 +215,7 @@ export class EditBatch {
    * @param more more keys to delete, in ascending order and unique; an edit of the same key wins
    */
   resolve(store: NodeStore, more: readonly Key[] = []): LeafEdits {
+    this.evaluate();
     const order = this.#remainingInOrder();
     const edits: Columns = order === undefined ? this.#columns() : this.#columnsIn(order);
     if (this.#hasLargeValues) this.#moveLargeValues(store, edits.starts, edits.ends);

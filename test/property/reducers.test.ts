@@ -11,7 +11,14 @@ import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { flushedHash } from '../support/models/flushed-hash.ts';
-import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/models/random-reducers.ts';
+import {
+  type RandomEntry,
+  type RandomReducerOptions,
+  type Reads,
+  randomEntries,
+  randomReducer,
+  show,
+} from '../support/models/random-reducers.ts';
 import { reloaded } from '../support/models/reloaded.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
@@ -37,10 +44,14 @@ async function* onePage(entry: Entry): AsyncGenerator<readonly Entry[]> {
  * All observable results of a fold: the entry that stopped it, the reads of the reducer, and the
  * state.
  */
-async function outcome(entries: readonly RandomEntry[], between: (index: number) => Between): Promise<unknown> {
+async function outcome(
+  entries: readonly RandomEntry[],
+  between: (index: number) => Between,
+  late?: RandomReducerOptions,
+): Promise<unknown> {
   const chunks = new MemoryChunks();
   const reads: Reads = [];
-  const random = randomReducer(entries, reads);
+  const random = randomReducer(entries, reads, late);
   let nodes = nodeStore(options, chunks);
   let draft = new Draft(nodes);
   for (const [index, each] of entries.entries()) {
@@ -101,5 +112,21 @@ describe('a fold of a random reducer', () => {
       }),
       { numRuns: propertyRuns(250) },
     );
+  });
+
+  test('late values give the reads and the state that values give, and are evaluated once at most', {
+    tags: ['I9'],
+  }, async () => {
+    const between = fc.constantFrom<Between[]>('nothing', 'nothing', 'write', 'snapshot', 'flush');
+    const plan = fc.array(between, { minLength: 13, maxLength: 13 });
+    const counts = { put: 0, evaluated: 0 };
+    await fc.assert(
+      fc.asyncProperty(randomEntries, plan, async (entries, where) => {
+        const plain = await outcome(entries, () => 'nothing', { eager: true });
+        expect(await outcome(entries, (index) => where[index] ?? 'nothing', { counts })).toEqual(plain);
+      }),
+      { numRuns: propertyRuns(400, 80) },
+    );
+    expect(counts.evaluated).toBeLessThan(counts.put);
   });
 });

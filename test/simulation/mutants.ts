@@ -2000,4 +2000,42 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'late-value-kept',
+    fault: 'a late value is evaluated although a later edit of its key replaced it',
+    test: 'test/unit/late-values.test.ts',
+    edits: [{ file: 'tree/batch.ts', from: '    this.#late?.delete(key);\n', to: '' }],
+  },
+  {
+    name: 'late-value-past-range',
+    fault: 'a late value survives a range delete after it',
+    test: 'test/unit/late-values.test.ts',
+    edits: [{ file: 'tree/batch.ts', from: '    if (this.#ranges.deletes(key, index + 1)) return;\n', to: '' }],
+  },
+  {
+    name: 'late-failure-of-reader',
+    fault: 'a late value that fails stops the log at the entry that reads it',
+    test: 'test/unit/late-values.test.ts',
+    edits: [
+      {
+        file: 'state/draft-use.ts',
+        from: 'foldFailure(nameOf(), where, error)',
+        to: 'foldFailure(nameOf(), current, error)',
+      },
+    ],
+  },
+  {
+    name: 'late-failure-caught',
+    fault: 'a reducer that catches the failure of a late value goes on',
+    test: 'test/unit/late-values.test.ts',
+    edits: [
+      { file: 'state/draft-use.ts', from: '        this.#failure ??= foldFailure(', to: '        throw foldFailure(' },
+    ],
+  },
+  {
+    name: 'late-after-fold',
+    fault: 'a fold ends before late values are evaluated',
+    test: 'test/unit/late-values.test.ts',
+    edits: [{ file: 'snapshot/fold.ts', from: '    draft.evaluate();\n', to: '' }],
+  },
 ];

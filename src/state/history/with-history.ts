@@ -4,7 +4,7 @@ import type { KeySet } from '../../tree/key-set.ts';
 import type { RangeDelete } from '../../tree/range-delete.ts';
 import type { MapItem, RangeRead, WeighedItem } from '../../tree/read.ts';
 import { Draft, type DraftOptions } from '../draft.ts';
-import type { DraftMap } from '../draft-map.ts';
+import type { DraftMap, LateValue } from '../draft-map.ts';
 import type { DraftMeta } from '../meta.ts';
 import { type FoldEntry, HISTORY_SUFFIX, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { isHiddenMap } from '../state.ts';
@@ -140,9 +140,11 @@ class RecordingMap implements DraftMap {
     return this.#map.buffers;
   }
 
-  put(key: Key, value: Value, weight?: number): void {
-    this.#map.put(key, value, weight);
-    this.#recorder.record(this.#name, key, value);
+  put(key: Key, value: Value | LateValue, weight?: number): void {
+    // The history has the value after each entry, so it cannot be late.
+    const now = typeof value === 'function' ? value() : value;
+    this.#map.put(key, now, weight);
+    this.#recorder.record(this.#name, key, now);
   }
 
   delete(key: Key): void {

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Value } from '../../../src/codec/value.ts';
+import { checkValue, type Value } from '../../../src/codec/value.ts';
 import type { ClientMutation } from '../../../src/log/entry.ts';
 import type { DraftMap } from '../../../src/state/draft-map.ts';
 import type { FoldEntry, Reducer, ReducerDraft } from '../../../src/state/reducer.ts';
@@ -35,7 +35,15 @@ type Step =
       readonly source: Source;
       readonly weight: number;
       readonly changes: boolean;
+      /** True if the value is late, unless it cannot be stored. */
+      readonly late: boolean;
     }
+  /** Adds an item to an object that the reducer keeps per draft, and puts the object late. */
+  | { readonly op: 'grow'; readonly key: string; readonly weight: number }
+  | { readonly op: 'drop'; readonly key: string }
+  | { readonly op: 'drop range'; readonly from: string; readonly to: string }
+  | { readonly op: 'get grown'; readonly key: string }
+  | { readonly op: 'grown items' }
   | { readonly op: 'delete'; readonly target: Target; readonly key: Key }
   | { readonly op: 'delete range'; readonly target: Target; readonly from: Key; readonly to: Key }
   | { readonly op: 'empty'; readonly target: Target }
@@ -65,16 +73,31 @@ export interface RandomEntry {
 /** Everything that a reducer has read, as text. */
 export type Reads = string[];
 
-/** A reducer that takes these steps. It appends everything that it reads to `reads`. */
-export function randomReducer(entries: readonly RandomEntry[], reads: Reads): Reducer {
-  const kept = new WeakMap<object, Map<string, DraftMap>>();
+/** How a random reducer puts values. */
+export interface RandomReducerOptions {
+  /** Puts late values as plain ones. False by default. */
+  readonly eager?: boolean;
+  /** Counts the late values that were put, and those that were evaluated. */
+  readonly counts?: { put: number; evaluated: number };
+}
+
+/**
+ * A reducer that takes these steps. It appends everything that it reads to `reads`. It fails if a
+ * late value is evaluated twice.
+ */
+export function randomReducer(
+  entries: readonly RandomEntry[],
+  reads: Reads,
+  options: RandomReducerOptions = {},
+): Reducer {
+  const kept = new WeakMap<object, Kept>();
   return {
     name: 'random',
     version: 1,
     fold: async (draft, { body, position }) => {
-      const maps = kept.get(draft) ?? new Map<string, DraftMap>();
-      kept.set(draft, maps);
-      const run = new Run(draft, maps, body, reads);
+      const own = kept.get(draft) ?? { maps: new Map(), grown: new Map() };
+      kept.set(draft, own);
+      const run = new Run(draft, own, { body, reads, options });
       for (const { step, depends, catches } of entries[position.entry]?.steps ?? []) {
         if (depends && (reads.at(-1)?.length ?? 0) % 2 === 1) continue;
         try {
@@ -88,17 +111,30 @@ export function randomReducer(entries: readonly RandomEntry[], reads: Reads): Re
   };
 }
 
+/** Everything that a random reducer keeps for a draft. */
+interface Kept {
+  readonly maps: Map<string, DraftMap>;
+  /** Objects that change with each entry that grows them. Each is also an item of map `late`. */
+  readonly grown: Map<string, Value[]>;
+}
+
 class Run {
   readonly #draft: ReducerDraft;
-  readonly #maps: Map<string, DraftMap>;
+  readonly #kept: Kept;
   readonly #body: FoldEntry['body'];
   readonly #reads: Reads;
+  readonly #options: RandomReducerOptions;
 
-  constructor(draft: ReducerDraft, maps: Map<string, DraftMap>, body: Value, reads: Reads) {
+  constructor(
+    draft: ReducerDraft,
+    kept: Kept,
+    run: { readonly body: Value; readonly reads: Reads; readonly options: RandomReducerOptions },
+  ) {
     this.#draft = draft;
-    this.#maps = maps;
-    this.#body = body;
-    this.#reads = reads;
+    this.#kept = kept;
+    this.#body = run.body;
+    this.#reads = run.reads;
+    this.#options = run.options;
   }
 
   async take(step: Step): Promise<void> {
@@ -107,10 +143,33 @@ class Run {
       case 'put': {
         const value = await this.#value(step.source);
         // An absent value cannot be put, and the draft must refuse it.
-        this.#map(step.target).put(step.key, value as Value, step.weight);
+        this.#map(step.target).put(step.key, step.late ? this.#late(value) : (value as Value), step.weight);
         if (step.changes) change(value);
         return;
       }
+      case 'grow': {
+        const items = await this.#grown(step.key);
+        items.push(items.length, copyOf(this.#body));
+        const weight = step.key < 'm' ? step.weight : 1;
+        return this.#lateMap(step.key).put(
+          step.key,
+          this.#evaluatedOnce(() => items),
+          weight,
+        );
+      }
+      case 'drop':
+        this.#kept.grown.delete(step.key);
+        return this.#lateMap(step.key).delete(step.key);
+      case 'drop range': {
+        const { from, to } = step;
+        for (const key of this.#kept.grown.keys()) if (from <= key && key < to) this.#kept.grown.delete(key);
+        for (const key of ['a', 'z']) this.#lateMap(key).deleteRange({ from, to });
+        return;
+      }
+      case 'get grown':
+        return this.#saw(await this.#lateMap(step.key).get(step.key));
+      case 'grown items':
+        return this.#saw(await Array.fromAsync(this.#lateMap('a').items()), await this.#lateMap('a').weight());
       case 'delete':
         return this.#map(step.target).delete(step.key);
       case 'delete range':
@@ -156,9 +215,50 @@ class Run {
     const { name, kind, buffers } = target;
     if (!target.kept) return this.#draft.map(name, kind, { buffers });
     const id = `${name} ${kind} ${buffers}`;
-    const map = this.#maps.get(id) ?? this.#draft.map(name, kind, { buffers });
-    this.#maps.set(id, map);
+    const map = this.#kept.maps.get(id) ?? this.#draft.map(name, kind, { buffers });
+    this.#kept.maps.set(id, map);
     return map;
+  }
+
+  /** The map of an object that grows. One of the two buffers edits. */
+  #lateMap(key: string): DraftMap {
+    return key < 'm'
+      ? this.#draft.map('late', 'string')
+      : this.#draft.map('late buffered', 'string', { buffers: true });
+  }
+
+  /** An object that grows. The first use in a draft derives it from the stored value. */
+  async #grown(key: string): Promise<Value[]> {
+    const known = this.#kept.grown.get(key);
+    if (known !== undefined) return known;
+    const stored = (await this.#lateMap(key).get(key)) ?? [];
+    const items = isArray(stored) ? [...stored] : [];
+    this.#kept.grown.set(key, items);
+    return items;
+  }
+
+  /** A value as a late one that does not change, unless it cannot be stored. */
+  #late(value: Value | undefined): Value | (() => Value) {
+    try {
+      checkValue(value as Value);
+    } catch {
+      return value as Value;
+    }
+    const copied = copyOf(value as Value);
+    return this.#evaluatedOnce(() => copied);
+  }
+
+  #evaluatedOnce(give: () => Value): Value | (() => Value) {
+    const { eager = false, counts = { put: 0, evaluated: 0 } } = this.#options;
+    if (eager) return give();
+    counts.put++;
+    let isEvaluated = false;
+    return () => {
+      if (isEvaluated) throw new Error('the late value was evaluated twice');
+      isEvaluated = true;
+      counts.evaluated++;
+      return give();
+    };
   }
 
   async #value(source: Source): Promise<Value | undefined> {
@@ -318,13 +418,15 @@ function keyed<T>(make: (target: Target, key: Key) => T): fc.Arbitrary<T> {
 const puts = fc
   .tuple(
     keyed((target, key) => ({ target, key })),
-    fc.record({ source: sources, weight: weights, changes: fc.boolean() }),
+    fc.record({ source: sources, weight: weights, changes: fc.boolean(), late: fc.boolean() }),
   )
   .map(([place, rest]): Step => {
     // Most weights are allowed at their target.
     const weight = place.target.buffers && rest.weight < 2000 ? 1 : rest.weight;
     return { op: 'put', ...place, ...rest, weight };
   });
+
+const grownKeys = fc.constantFrom('a', 'b', 'y', 'z');
 
 const steps: fc.Arbitrary<Step> = fc.oneof<fc.WeightedArbitrary<Step>[]>(
   { weight: 20, arbitrary: puts },
@@ -360,6 +462,14 @@ const steps: fc.Arbitrary<Step> = fc.oneof<fc.WeightedArbitrary<Step>[]>(
       .chain(([op, target]) => keysOf(target.kind).map((from) => ({ op, target, from }))),
   },
   { weight: 2, arbitrary: fc.constant({ op: 'meta' }) },
+  {
+    weight: 8,
+    arbitrary: fc.record({ op: fc.constant('grow'), key: grownKeys, weight: fc.integer({ min: 1, max: 3 }) }),
+  },
+  { weight: 4, arbitrary: fc.record({ op: fc.constant('drop'), key: grownKeys }) },
+  { weight: 4, arbitrary: fc.record({ op: fc.constant('drop range'), from: grownKeys, to: grownKeys }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant('get grown'), key: grownKeys }) },
+  { weight: 1, arbitrary: fc.constant({ op: 'grown items' }) },
 );
 
 /** Targets that mostly have exact counts. */
@@ -398,6 +508,7 @@ const full: RandomEntry = {
       source: { from: 'constant', value: `value ${key}` },
       weight: 1,
       changes: false,
+      late: false,
     },
     depends: false,
     catches: false,

@@ -80,6 +80,13 @@ export const REDUCERS: Cases = {
       (draft) => MANY.map((name) => draft.map(name, 'number').put(1, 'x')),
       (draft) => MANY.map((name) => draft.map('all', 'string').put(`${name} 1`, 'x')),
     ),
+  'Correct the reducer so that the function only reads what it captured, raise its version, and deploy it': corrected(
+    (draft) => draft.map('m', 'number').put(1, () => String(draft.meta.get('name'))),
+    (draft) => {
+      const name = String(draft.meta.get('name'));
+      draft.map('m', 'number').put(1, () => name);
+    },
+  ),
   'Correct the reducer so that it gives its map another name, raise its version, and deploy it': corrected(
     (draft) => draft.map('logfold:mutations', 'string').put('a', 1),
     (draft) => draft.map('mutations', 'string').put('a', 1),
