@@ -11,6 +11,8 @@ const ADAPTERS: Readonly<Record<string, number>> = {
   'castore/snapshots.ts': 40,
   'emmett/event-store.ts': 80,
   'infinisheet/event-log.ts': 200,
+  'yjs/binding.ts': 70,
+  'yjs/reducer.ts': 80,
 };
 
 const textOf = (file: string) => readFileSync(join(EXAMPLES, file), 'utf8');
