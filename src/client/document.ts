@@ -13,13 +13,14 @@ import type { NewEntryOf } from '../state/define-reducer.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet.ts';
-import { type Branch, branchItemOf, Rebaser, type Unsent } from './branch.ts';
+import { type Branch, branchItemOf, type Unsent } from './branch.ts';
 import { type DocumentState, loadPastState, type Moment, type PastState, type StateChange } from './document-state.ts';
 import { Follower } from './follower.ts';
 import { type HistoryOptions, type HistoryPlace, type Revision, readHistory } from './history.ts';
 import type { Observable } from './listeners.ts';
 import { type AppendedEntries, LogWriter, type LogWriterDeps, type Unwritten } from './log-writer.ts';
 import { checkOptionNames, type DocumentOptions } from './options.ts';
+import { Rebaser } from './passage.ts';
 import type { Pending, PendingEntry, StoredMutation } from './pending-list.ts';
 import { PendingSender } from './pending-sender.ts';
 import { conditionAt } from './send-condition.ts';
@@ -61,7 +62,7 @@ export class Document<R extends Reducer = Reducer> {
   private constructor(deps: DocumentDeps & LoadDeps, follower: Follower) {
     this.#deps = deps;
     this.#follower = follower;
-    const rebaser = new Rebaser(deps, follower.log, deps.reducer);
+    const rebaser = new Rebaser(deps, follower.log);
     this.#writer = new LogWriter({ ...deps, wait: this.#wait }, follower, rebaser);
     this.#visible = new VisibleState(follower, deps.reducer, rebaser);
     const { random, sleep } = deps;
@@ -227,7 +228,7 @@ export class Document<R extends Reducer = Reducer> {
     const unsent: Unwritten['unsent'] = [first, ...others];
     // An entry `after` another one is about the log up to there, whatever the document shows.
     const isFree = options.after === undefined;
-    const seen = isFree ? this.#visible.seen.waiting : [];
+    const seen = isFree ? this.#visible.waiting : [];
     const branch = isFree ? this.#visible.author(unsent) : async () => this.#branchOnNewest(unsent);
     if (seen.length > 0) await this.#adding(() => undefined);
     return this.#requests(async () => {
@@ -275,7 +276,7 @@ export class Document<R extends Reducer = Reducer> {
       settled,
       isSettled: false,
       foldedAt: this.position,
-      condition: options.after && conditionAt(options.after, this.#visible.seen),
+      condition: options.after && conditionAt(options.after, this.#visible),
     };
     this.#visible.announce(pending);
     await this.#adding(() => this.#show(pending));
@@ -294,7 +295,7 @@ export class Document<R extends Reducer = Reducer> {
         await this.#visible.add(pending);
       }
     } catch (error) {
-      this.#visible.refuse(pending, error);
+      await this.#visible.refuse(pending, error);
       throw error;
     }
   }
@@ -398,7 +399,7 @@ export class Document<R extends Reducer = Reducer> {
 }
 
 function unsentOf(draft: DraftedEntry, index: number): Unsent {
-  return { draft, index, isSent: false, dropped: [] };
+  return { draft, index, sent: 0, dropped: [] };
 }
 
 function closed(log: LogId): DocumentClosedError {

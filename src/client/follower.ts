@@ -12,7 +12,7 @@ import type { LoadDeps } from '../snapshot/load.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import type { FoldEntry, Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
-import { Arrival, type ArrivedEntry, arrivedEntries, type SkippedRange } from './arrivals.ts';
+import { Arrival, arrivedEntries, type LogChange } from './arrivals.ts';
 import { LostAnswers } from './lost-answers.ts';
 import { type Confirmed, FarBehind, type NewRange, type ReloadLimits, StateFolder } from './state-folder.ts';
 import { loadTail, Tail } from './tail.ts';
@@ -269,7 +269,7 @@ export class Follower {
     if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
   }
 
-  #arrive(changes: readonly (ArrivedEntry | SkippedRange)[]): void {
+  #arrive(changes: readonly LogChange[]): void {
     for (const change of changes) this.#newest = this.#newest.add(change);
   }
 

@@ -13,8 +13,10 @@ import { DEFAULT_RETRIES } from '../log/client-context.ts';
 import { type DraftedEntry, entriesAt } from '../log/new-entry.ts';
 import type { FoldEntry } from '../state/reducer.ts';
 import { AppliedMutations } from './applied-mutations.ts';
-import { type Branch, draftsOf, droppedParts, type Rebaser, type Unsent } from './branch.ts';
+import { type Branch, draftsOf, droppedParts, rejectedAsWritten, type Unsent } from './branch.ts';
 import type { Follower, FollowerDeps } from './follower.ts';
+import type { Rebaser } from './passage.ts';
+import { placeUnder, type SendCondition } from './send-condition.ts';
 
 export interface LogWriterDeps extends FollowerDeps {
   /** From 0 up to but not including 1. */
@@ -30,6 +32,8 @@ export interface Unwritten {
   readonly unsent: readonly [Unsent, ...Unsent[]];
   /** The branch that their author saw, with the entries at its end. */
   readonly branch: () => Promise<Branch>;
+  /** Decides the place of the first one. With it, `after` is given. */
+  readonly condition?: SendCondition | undefined;
 }
 
 /** The entries that a document appended. */
@@ -126,7 +130,7 @@ export class LogWriter {
   }
 
   async #attempt(
-    { unsent, branch: authored }: Unwritten,
+    { unsent, branch: authored, condition }: Unwritten,
     options: AppendOptions,
     attempts: Attempts,
   ): Promise<AppendedEntries | undefined> {
@@ -139,16 +143,20 @@ export class LogWriter {
       if (known !== undefined) return known;
       follower.checkAppends();
       branch = await this.#rebaser.advance(branch ?? (await authored()), follower.newest);
-      const entries = presentForms(unsent, branch);
+      const forms = presentForms(unsent, branch);
+      const entries = forms.flatMap(({ drafts }) => drafts);
       const { confirmed, folder } = follower;
       const drafts = entriesAt(confirmed.end, entries, confirmed.number);
       if (await this.#mutations.hasAll(entries, folder, confirmed, follower.base)) return undefined;
       const effective: FoldEntry[] = [];
-      const state = await folder.foldNew(confirmed.state, drafts, effective);
+      const state = await folder
+        .foldNew(confirmed.state, drafts, effective)
+        .catch((error: unknown) => Promise.reject(rejectedAsWritten(error, (i) => authorsIndex(forms, i))));
       let added: AddedEntries | undefined;
       try {
-        added = await this.#put(entries, options);
-        for (const each of unsent) each.isSent = true;
+        const after = condition && placeUnder(condition, unsent[0], confirmed.end);
+        added = await this.#put(entries, after === undefined ? options : { ...options, after });
+        noteSent(forms);
         await follower.appended(added, drafts, { state, effective });
         return added;
       } catch (error) {
@@ -158,7 +166,7 @@ export class LogWriter {
         const isOthers = isConflict && options.after !== undefined;
         if (isOthers && uncertain === 0) throw error;
         // After a conflict, an entry with this id is another one that the application gave it.
-        if (!isConflict) for (const each of unsent) each.isSent = true;
+        if (!isConflict) noteSent(forms);
         const newest = isConflict && error.newest !== undefined ? nextPosition(error.newest) : follower.confirmed.end;
         if (!isConflict) await this.#findAppended(entries);
         else if (uncertain > 0) await follower.readTo(newest);
@@ -199,19 +207,35 @@ export class LogWriter {
   }
 }
 
+/** The entries that take the place of an unsent one. */
+interface PresentForm {
+  readonly unsent: Unsent;
+  readonly drafts: readonly DraftedEntry[];
+}
+
 /**
  * The entries that take the place of unsent ones, as they are appended. Notes which of their parts
  * are dropped.
  * @throws the failure of an unsent entry
  */
-function presentForms(unsent: readonly Unsent[], { items }: Branch): readonly DraftedEntry[] {
-  return unsent.flatMap((each) => {
+function presentForms(unsent: readonly Unsent[], { items }: Branch): readonly PresentForm[] {
+  return unsent.map((each) => {
     if (each.failure !== undefined) throw each.failure;
     const item = items.find((one) => one.unsent === each);
     if (item === undefined) throw new Error('an entry that is being appended is in the log already');
     each.dropped = droppedParts(item);
-    return draftsOf(item);
+    return { unsent: each, drafts: draftsOf(item) };
   });
+}
+
+/** Notes that the log may have entries. */
+function noteSent(forms: readonly PresentForm[]): void {
+  for (const { unsent, drafts } of forms) unsent.sent = Math.max(unsent.sent, drafts.length);
+}
+
+/** The index of the unsent entry whose place the i-th entry takes. */
+function authorsIndex(forms: readonly PresentForm[], i: number): number {
+  return forms.flatMap(({ unsent, drafts }) => drafts.map(() => unsent.index))[i] ?? i;
 }
 
 /** Whether a failed append may have been carried out. */

@@ -2,7 +2,6 @@ import type { LimitFunction } from 'p-limit';
 import type { Follower } from './follower.ts';
 import { isFinal, type LogWriter, type Unwritten } from './log-writer.ts';
 import type { Pending } from './pending-list.ts';
-import { placeUnder } from './send-condition.ts';
 import type { VisibleState } from './visible-state.ts';
 
 /** Bounds of the wait before a pending entry is sent again. */
@@ -74,9 +73,9 @@ export class PendingSender {
     const pending = this.#visible.next;
     if (pending === undefined) return {};
     try {
-      const unwritten: Unwritten = { unsent: [pending], branch: this.#visible.branchOf(pending) };
-      const after = pending.condition && placeUnder(pending.condition, follower.confirmed.end);
-      const added = await writer.append(unwritten, after === undefined ? {} : { after });
+      const { condition } = pending;
+      const unwritten: Unwritten = { unsent: [pending], branch: this.#visible.branchOf(pending), condition };
+      const added = await writer.append(unwritten, condition === undefined ? {} : { after: condition.after });
       follower.lost.forget(pending.draft);
       await this.#visible.stored(pending, added?.first);
       return {};

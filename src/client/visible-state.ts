@@ -1,32 +1,34 @@
 import pLimit from 'p-limit';
-import { EntryRejectedError } from '../errors.ts';
+import { ChunkMissingError, EntryRejectedError } from '../errors.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { entriesAt } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { isSameState, type State } from '../state/state.ts';
 import type { Arrival } from './arrivals.ts';
-import { type Branch, type BranchItem, branchItemOf, draftsOf, type Rebaser, type Unsent } from './branch.ts';
+import { type Branch, type BranchItem, branchItemOf, draftsOf, rejectedAsWritten, type Unsent } from './branch.ts';
 import { DocumentState } from './document-state.ts';
 import type { Follower } from './follower.ts';
 import { Listeners } from './listeners.ts';
-import { PendingBranch } from './pending-branch.ts';
+import type { Rebaser } from './passage.ts';
+import { BranchMove, PendingBranch } from './pending-branch.ts';
 import { type Pending, PendingList, type StoredMutation } from './pending-list.ts';
-import type { SeenPlace } from './send-condition.ts';
 import type { Confirmed, StateFolder } from './state-folder.ts';
-
-/** An entry that is going to be shown. */
-interface Announced {
-  /** The branch that its author saw, with the entry at its end. */
-  readonly authored: () => Promise<Branch>;
-  /** The number of rebases that its author saw. */
-  readonly rebases: number;
-}
 
 /** A pending entry and its current form, after some entries on top of a confirmed state. */
 interface ToFold extends Pick<Confirmed, 'end' | 'number'> {
   readonly pending: Pending;
   readonly item: BranchItem;
+  readonly entries: number;
+}
+
+/** A state with the pending entries on top. */
+interface FoldedPending {
+  readonly state: State;
+  /** The entries that still wait. */
+  readonly pending: readonly Pending[];
+  readonly move: BranchMove;
+  /** The number of entries that they become. */
   readonly entries: number;
 }
 
@@ -49,13 +51,10 @@ export class VisibleState {
   #position: Position;
   #number: number | undefined;
   #badEntry: BadEntry | undefined;
-  /** The pending entries as the state folds them. */
+  /** The pending entries as the state folds them, then those that were announced. */
   readonly #branch: PendingBranch;
   /** Entries that are not shown yet, in order. */
-  readonly #announced = new Map<Pending, Announced>();
-  #lastAnnounced: Announced | undefined;
-  /** How often the branch changed, except by pending entries that came or went in order. */
-  #rebases = 0;
+  readonly #announced = new Set<Pending>();
   /** Whether the state includes entries that no longer wait, or pending ones at other places. */
   #isOutdated = false;
   #closed: Error | undefined;
@@ -100,15 +99,9 @@ export class VisibleState {
     return this.#listeners.add(listener);
   }
 
-  /** The place that an author sees now. Entries that were announced count as seen. */
-  get seen(): SeenPlace & { readonly waiting: readonly Pending[] } {
-    const shown = this.pending.entries.filter(({ isSettled }) => !isSettled);
-    return {
-      position: this.#position,
-      number: this.#number,
-      at: this.#branch.at,
-      waiting: [...shown, ...this.#announced.keys()],
-    };
+  /** The entries that an author sees now and that the log may not have. */
+  get waiting(): readonly Pending[] {
+    return [...this.pending.entries.filter(({ isSettled }) => !isSettled), ...this.#announced];
   }
 
   /**
@@ -116,30 +109,22 @@ export class VisibleState {
    * were announced before.
    */
   author(unsent: readonly Unsent[]): () => Promise<Branch> {
-    const shown = this.#branch.copy();
-    const { at } = this.#branch;
-    const seen = this.#lastAnnounced?.authored;
+    const seen = this.#branch.copy();
     const [folder, { content }] = [this.#folder, this.#state];
-    const load = async (): Promise<Branch> => {
+    return async () => {
       for (const each of unsent) await noteApplied(each, folder, content);
-      const { items } = seen === undefined ? shown() : await this.#rebaser.advance(await seen(), at);
+      const { at, items } = seen();
       return { at, items: [...items, ...unsent.map(branchItemOf)] };
-    };
-    let loaded: Promise<Branch> | undefined;
-    return () => {
-      loaded ??= load().catch((error: unknown) => {
-        loaded = undefined;
-        throw error;
-      });
-      return loaded;
     };
   }
 
-  /** Notes an entry that is going to be shown. Each needs a call of {@link add}, in order. */
+  /**
+   * Notes an entry that is going to be shown. Its author sees the state now and all entries that
+   * were announced before. Each needs a call of {@link add}, in order.
+   */
   announce(pending: Pending): void {
-    const authored = this.author([pending]);
-    this.#lastAnnounced = { authored, rebases: this.#rebases };
-    this.#announced.set(pending, this.#lastAnnounced);
+    this.#announced.add(pending);
+    this.#branch.add(branchItemOf(pending));
   }
 
   /**
@@ -152,7 +137,8 @@ export class VisibleState {
     await this.#changes(async () => {
       this.#follower.checkAppends();
       await noteApplied(pending, this.#folder, this.#state.content);
-      const item = await this.#announcedItem(pending);
+      const item = this.#branch.find(pending);
+      if (item === undefined) throw pending.failure ?? new Error('an announced entry is not on the branch');
       const state = await this.#fold(this.#folder, this.#state.content, {
         pending,
         item,
@@ -162,18 +148,22 @@ export class VisibleState {
       });
       const isSame = await this.#isSame(this.#folder, state);
       if (this.#closed !== undefined) throw this.#closed;
+      this.#announced.delete(pending);
       this.pending.add(pending);
-      this.#branch.add(item);
+      this.#branch.show(item);
       this.#set(state, isSame);
     });
-    this.#unannounce(pending);
   }
 
-  /** Takes back an announced entry that is not shown. */
-  refuse(pending: Pending, error: unknown): void {
+  /** Takes back an announced entry that is not shown, and those that were written on top of it. */
+  async refuse(pending: Pending, error: unknown): Promise<void> {
     pending.failure ??= error;
-    this.#rebases++;
-    this.#unannounce(pending);
+    this.#announced.delete(pending);
+    await this.#changes(async () => {
+      const move = new BranchMove(this.#branch, this.#rebaser, this.#branch.at);
+      while (!move.isDone) await this.#carry(move);
+      move.end(this.#branch.entries);
+    });
   }
 
   /** The branch that ends with a pending entry. */
@@ -206,7 +196,6 @@ export class VisibleState {
   /** Takes an entry that cannot be stored off the pending ones. */
   async failed(pending: Pending, error: unknown): Promise<void> {
     pending.failure ??= error;
-    this.#rebases++;
     await this.#changes(() => {
       this.pending.settle(pending);
       return this.#updateOrLater();
@@ -252,28 +241,43 @@ export class VisibleState {
       this.#reach(confirmed);
       if (folder === this.#folder) return;
       // The same content on chunks of a newer snapshot.
-      const { state, pending, branch } = await this.#foldUnsettled(folder, confirmed, newest);
+      const folded = await this.#foldUnsettled(folder, confirmed, newest);
+      while (this.#lacks(folded.move)) await this.#carry(folded.move);
       if (this.#isClosed()) return;
-      this.pending.replace(pending);
-      this.#branch.replace(branch);
-      this.#rebases++;
+      this.#replacePending(folded);
       this.#folder = folder;
-      DocumentState.move(this.#state, folder.nodes, state);
+      DocumentState.move(this.#state, folder.nodes, folded.state);
       return;
     }
     const found = this.#settleFound();
     if (found !== undefined && this.#cameNext(found.pending, found.first)) return;
     this.#isOutdated = true;
-    const { state, pending, branch } = await this.#foldUnsettled(folder, confirmed, newest);
-    const isSame = await this.#isSame(folder, state, compares);
+    const folded = await this.#foldUnsettled(folder, confirmed, newest);
+    const isSame = await this.#isSame(folder, folded.state, compares);
+    while (this.#lacks(folded.move)) await this.#carry(folded.move);
     if (this.#isClosed()) return;
     this.#isOutdated = false;
-    this.pending.replace(pending);
-    this.#branch.replace(branch);
-    this.#rebases++;
+    this.#replacePending(folded);
     this.#folder = folder;
     this.#version = version;
-    this.#set(state, isSame, confirmed);
+    this.#set(folded.state, isSame, confirmed);
+  }
+
+  #replacePending({ pending, move, entries }: FoldedPending): void {
+    this.pending.replace(pending);
+    move.end(entries);
+  }
+
+  /** Whether a move of the branch lacks entries that wait, such as those announced meanwhile. */
+  #lacks(move: BranchMove): boolean {
+    return !move.isDone && (this.pending.next !== undefined || this.#announced.size > 0);
+  }
+
+  async #carry(move: BranchMove): Promise<void> {
+    const { content } = this.#state;
+    // A collection may have removed chunks of this state.
+    for (const each of this.#announced) await noteApplied(each, this.#folder, content).catch(ignoreMissing);
+    await move.carry();
   }
 
   /**
@@ -311,18 +315,15 @@ export class VisibleState {
    * Folds the pending entries, moved onto a moment of the log. Leaves out those that no longer
    * wait, that the reducer rejects, or that have lost their place.
    */
-  async #foldUnsettled(
-    folder: StateFolder,
-    confirmed: Confirmed,
-    newest: Arrival,
-  ): Promise<{ readonly state: State; readonly pending: readonly Pending[]; readonly branch: Branch }> {
-    let branch = await this.#rebaser.advance(this.#branch.copy()(), newest);
+  async #foldUnsettled(folder: StateFolder, confirmed: Confirmed, newest: Arrival): Promise<FoldedPending> {
+    const move = new BranchMove(this.#branch, this.#rebaser, newest);
+    if (this.#lacks(move)) await this.#carry(move);
     // The log had applied the mutations of these, so that nothing arrived for them.
     const done = new Set<Unsent>(
       this.pending.entries.filter(({ isSettled, failure }) => isSettled && failure === undefined),
     );
-    if (done.size > 0) branch = { ...branch, items: branch.items.filter(({ unsent }) => !done.has(unsent)) };
-    let items = itemsOf(branch);
+    move.leaveOut(({ unsent, isStored }) => done.has(unsent) && !isStored);
+    let items = itemsOf(move);
     let { state } = confirmed;
     let entries = 0;
     const kept: Pending[] = [];
@@ -340,36 +341,22 @@ export class VisibleState {
       } catch (error) {
         if (!(error instanceof EntryRejectedError) && error !== pending.failure) throw error;
         pending.failure = error;
-        this.#rebases++;
         this.#follower.lost.forget(pending.draft);
         this.pending.settle(pending);
         pending.settled.reject(error);
-        branch = await this.#rebaser.advance(branch, newest);
-        items = itemsOf(branch);
+        await move.drop();
+        items = itemsOf(move);
       }
     }
-    return { state, pending: kept, branch };
-  }
-
-  /** The current form of an announced entry, on top of the entries that are shown. */
-  async #announcedItem(pending: Pending): Promise<BranchItem> {
-    const announced = this.#announced.get(pending);
-    // The entry is as its author wrote it.
-    if (announced === undefined || announced.rebases === this.#rebases) return branchItemOf(pending);
-    const { items } = await this.#rebaser.advance(await announced.authored(), this.#branch.at);
-    if (pending.failure !== undefined) throw pending.failure;
-    return items.find(({ unsent }) => unsent === pending) ?? branchItemOf(pending);
-  }
-
-  #unannounce(pending: Pending): void {
-    this.#announced.delete(pending);
-    if (this.#announced.size === 0) this.#lastAnnounced = undefined;
+    return { state, pending: kept, move, entries };
   }
 
   async #fold(folder: StateFolder, state: State, { pending, item, end, number, entries }: ToFold): Promise<State> {
     const foldedAt = { segment: end.segment, entry: end.entry + entries };
     const before = number === undefined ? undefined : number + entries;
-    const folded = await folder.foldNew(state, entriesAt(foldedAt, draftsOf(item), before));
+    const folded = await folder
+      .foldNew(state, entriesAt(foldedAt, draftsOf(item), before))
+      .catch((error: unknown) => Promise.reject(rejectedAsWritten(error, () => pending.index)));
     pending.foldedAt = foldedAt;
     return folded;
   }
@@ -433,6 +420,10 @@ async function noteApplied(unsent: Unsent, folder: StateFolder, state: State): P
   unsent.isApplied ??= (await folder.highestMutation(state, once.client)) >= once.mutation;
 }
 
-function itemsOf({ items }: Branch): ReadonlyMap<Unsent, BranchItem> {
+function ignoreMissing(error: unknown): void {
+  if (!(error instanceof ChunkMissingError)) throw error;
+}
+
+function itemsOf({ items }: BranchMove): ReadonlyMap<Unsent, BranchItem> {
   return new Map(items.map((item) => [item.unsent, item]));
 }

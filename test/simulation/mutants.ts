@@ -803,9 +803,9 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/rebase.test.ts',
     edits: [
       {
-        file: 'client/branch.ts',
-        from: '        others = crossed.others;\n        moved',
-        to: '        moved',
+        file: 'client/passage.ts',
+        from: 'next.push({ ...each, entries: crossed.others });',
+        to: 'next.push(each);',
       },
     ],
   },
@@ -816,8 +816,68 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/branch.ts',
-        from: 'else if (unsent.isSent && arrived.id',
-        to: 'else if (unsent.index < 0 && arrived.id',
+        from: '  if (sent === 0 || id === undefined) return false;',
+        to: '  if (sent >= 0 || id === undefined) return false;',
+      },
+    ],
+  },
+  {
+    name: 'announced-not-carried',
+    fault: 'an entry that is announced while others arrive does not meet their entries',
+    test: 'test/unit/rebase-costs.test.ts',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: '    while (this.#lacks(folded.move)) await this.#carry(folded.move);\n    if (this.#isClosed()) return;\n    this.#isOutdated',
+        to: '    if (this.#isClosed()) return;\n    this.#isOutdated',
+      },
+    ],
+  },
+  {
+    name: 'own-by-prefix',
+    fault: 'an entry of others counts as own if its id begins with that of an unsent entry',
+    test: 'test/unit/unsent-entries.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: '  return i < sent && equalBytes(id, pieceId(draft.id, i));',
+        to: '  return i >= 0 && equalBytes(id.subarray(0, draft.id.length), draft.id);',
+      },
+    ],
+  },
+  {
+    name: 'ids-of-pieces-repeat',
+    fault: 'the entries that take the place of one have equal ids',
+    test: 'test/unit/unsent-entries.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: '  return i === 0 ? id : Uint8Array.of(...id, i);',
+        to: '  return i === 0 ? id : Uint8Array.of(...id, 1);',
+      },
+    ],
+  },
+  {
+    name: 'index-of-piece',
+    fault: 'a refused entry has its index among those that took the place of others',
+    test: 'test/unit/unsent-entries.test.ts',
+    edits: [
+      {
+        file: 'client/branch.ts',
+        from: '  return indexOf(index) === index ? error',
+        to: '  return index >= 0 ? error',
+      },
+    ],
+  },
+  {
+    name: 'state-before-held',
+    fault: 'a document that loaded a newer snapshot holds the state before it',
+    test: 'test/unit/rebase-costs.test.ts',
+    edits: [
+      {
+        file: 'client/arrivals.ts',
+        from: '    this.#next = { change, moment };',
+        to: '    this.#next = { change, moment };\n    Object.assign(moment, { change });',
       },
     ],
   },
@@ -827,9 +887,9 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/rebase.test.ts',
     edits: [
       {
-        file: 'client/branch.ts',
-        from: 'if (this.#reducer.rebase === undefined || hasNoEffect(gone)) return',
-        to: 'if (gone.unsent.index >= 0) return',
+        file: 'client/passage.ts',
+        from: '    if (stretch.gone.length === 0 ||',
+        to: '    if (stretch.gone.length >= 0 ||',
       },
     ],
   },
@@ -840,8 +900,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/branch.ts',
-        from: '  if (draft.once !== undefined || pieces.length',
-        to: '  if (pieces.length',
+        from: '  return draft.once === undefined && count',
+        to: '  return count',
       },
     ],
   },
@@ -864,8 +924,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/arrivals.ts',
-        from: '        if (mutation <= (',
-        to: '        if (mutation < 0 && mutation <= (',
+        from: '    if (mutation <= (',
+        to: '    if (mutation < 0 && mutation <= (',
       },
     ],
   },
@@ -978,8 +1038,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/visible-state.ts',
-        from: '      DocumentState.move(this.#state, folder.nodes, state);\n',
-        to: '      this.#set(state, false);\n',
+        from: '      DocumentState.move(this.#state, folder.nodes, folded.state);\n',
+        to: '      this.#set(folded.state, false);\n',
       },
     ],
   },

@@ -1,51 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
-import type { Document } from '../../src/client/document.ts';
-import type { Value } from '../../src/codec/value.ts';
 import { EntryDroppedError, EntryExistsError, EntryRejectedError, StoreUnavailableError } from '../../src/errors.ts';
-import type { NewEntry } from '../../src/log/client.ts';
 import { collections } from '../../src/state/collections/reducer.ts';
 import { defineReducer, stringMap } from '../../src/state/define-reducer.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
 import type { RebaseSide, Reducer } from '../../src/state/reducer.ts';
 import { importBody } from '../../src/state/spreadsheet/import.ts';
-import { type CellEdit, sheetBody, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { cells, cities, deleteRows, entryOf, firstColumn, insertRows, send, WAYS } from '../support/cities.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
 
 const HANG_UP = new Error('socket hang up');
-const entryOf = (type: string, body: Value): NewEntry => ({ type, version: 1, body });
-const cells = (...edits: CellEdit[]): NewEntry => entryOf('Set', sheetBody({ type: 'Set', cells: edits }));
-const insertRows = (position: number, count = 1): NewEntry => entryOf('Insert Rows', [position, count]);
-const deleteRows = (position: number, count = 1): NewEntry => entryOf('Delete Rows', [position, count]);
-
-/** A log with a table of cities, opened by two clients. */
-async function cities(options: { readonly reducer?: Reducer; readonly reloadAfter?: { entries: number } } = {}) {
-  const live = await LiveLog.create();
-  const { reducer = spreadsheet, ...others } = options;
-  await live.sheet.edit({
-    type: 'Set',
-    cells: [
-      [0, 0, 'city'],
-      [1, 0, 'Austin'],
-      [2, 0, 'Denver'],
-      [3, 0, 'Provo'],
-    ],
-  });
-  const ann = await live.open({ reducer, ...others });
-  const ben = await live.open({ reducer });
-  return { live, ann, ben };
-}
-
-async function firstColumn(document: Document): Promise<string[]> {
-  await document.refresh();
-  return (await rowsOf(document)).map(([first = '']) => first);
-}
-
-/** How an entry gets into the log. */
-const WAYS = ['append', 'mutate'] as const;
-const send = (document: Document, way: (typeof WAYS)[number], entry: NewEntry) =>
-  way === 'append' ? document.append(entry) : document.mutate(entry);
-
 test.each(['before the page was opened', 'while the page was open'])(
   'a repeated mutation that the log applied %s moves no later edit',
   { tags: ['I12'] },

@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'vitest';
+import { toHex } from '../../src/codec/bytes.ts';
+import { EntryExistsError, EntryRejectedError, MutationOvertakenError } from '../../src/errors.ts';
+import { decodeEntry } from '../../src/log/item-codec.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { cells, cities, deleteRows, firstColumn, insertRows, send, WAYS } from '../support/cities.ts';
+import { rowsOf } from '../support/live-logs.ts';
+
+const utf8 = (text: string) => new TextEncoder().encode(text);
+
+describe.each(WAYS)('a deletion by %s that others split', (way) => {
+  test('is found after a lost answer, although others removed its first part', { tags: ['I8'] }, async () => {
+    // As the spreadsheet, except that nothing takes the place of a deletion of rows that are gone.
+    const reducer: Reducer = {
+      ...spreadsheet,
+      rebase: async (entry, other, side) => {
+        const rebased = await spreadsheet.rebase?.(entry, other, side);
+        if (rebased === undefined || entry.type !== 'Delete Rows') return rebased;
+        return { ...rebased, bodies: rebased.bodies.filter((body) => !Array.isArray(body) || body[1] !== 0) };
+      },
+    };
+    const { live, ann, ben } = await cities({ reducer });
+    await ben.append([insertRows(2), cells([2, 0, 'Boulder'])]);
+    await ben.append(deleteRows(3, 2));
+    let puts = 0;
+    live.interceptor = async (name, effect) => {
+      const answer = await effect();
+      // The first attempt meets the entries of the other client.
+      if (name === 'putEntries' && puts++ === 0) throw new Error('socket hang up');
+      return answer;
+    };
+    const entries = (await live.sheet.items()).length;
+    expect(await send(ann, way, deleteRows(1, 3))).toBeDefined();
+    expect(await firstColumn(ann)).toEqual(['city', 'Boulder']);
+    expect(await live.sheet.items()).toHaveLength(entries + 1);
+    expect(puts).toBe(1);
+  });
+
+  test('has entries with different ids, also if it is split again', async () => {
+    const { live, ann, ben } = await cities();
+    await ben.append(cells([20, 0, 'end']));
+    await ann.refresh();
+    for (const row of [5, 9, 3]) await ben.append(insertRows(row));
+    const before = (await live.sheet.items()).length;
+    await send(ann, way, deleteRows(1, 12));
+    const ids = (await live.sheet.items()).slice(before).map((item) => toHex(decodeEntry(item).id ?? utf8('')));
+    expect(ids).toHaveLength(4);
+    expect(new Set(ids).size).toBe(4);
+  });
+});
+
+test('a refused entry is named by its index in the append, although one before it was split', async () => {
+  let isFull = false;
+  const reducer: Reducer = {
+    ...spreadsheet,
+    validate: ({ type }) => {
+      if (type === 'Set' && isFull) throw new Error('the sheet is full');
+    },
+  };
+  const { ann, ben } = await cities({ reducer });
+  await ben.append(insertRows(2));
+  isFull = true;
+  const refused = ann.append([deleteRows(1, 3), cells([0, 1, 'state'])]);
+  await expect(refused).rejects.toThrow(EntryRejectedError);
+  await expect(refused).rejects.toMatchObject({ index: 1, type: 'Set', cause: { message: 'the sheet is full' } });
+});
+
+test.each(['order-10', 'order-1\u0001'])(
+  'a mutation after the newest entry is refused if others append %j after order-1',
+  { tags: ['I12'] },
+  async (id) => {
+    const { live, ann, ben } = await cities();
+    const after = ann.newest;
+    const asked = [
+      ann.mutate({ ...cells([1, 1, 'Texas']), id: utf8('order-1') }),
+      ann.mutate(cells([1, 1, 'TX']), { after }),
+    ];
+    let puts = 0;
+    live.interceptor = async (name, effect) => {
+      const answer = await effect();
+      if (name === 'putEntries' && puts++ === 0) await ben.append({ ...cells([1, 1, 'Colorado']), id: utf8(id) });
+      return answer;
+    };
+    const [first, second] = await Promise.allSettled(asked);
+    expect(first?.status).toBe('fulfilled');
+    expect(second).toMatchObject({ status: 'rejected', reason: expect.any(EntryExistsError) });
+    expect((await firstColumn(ann)).length).toBe(4);
+    expect((await rowsOf(ann))[1]).toEqual(['Austin', 'Colorado']);
+  },
+);
+
+test('a mutation that was overtaken before the page opened takes no later edit with it', async () => {
+  const { live, ann } = await cities();
+  await ann.append({ ...cells([9, 9, 'x']), once: { client: 'a', mutation: 5 } });
+  const page = await live.open({ reducer: spreadsheet });
+  const told = await Promise.allSettled([
+    page.mutate({ ...insertRows(1), once: { client: 'a', mutation: 4 } }),
+    page.mutate(cells([2, 1, 'Colorado'])),
+  ]);
+  expect(told[0]).toMatchObject({ status: 'rejected', reason: expect.any(MutationOvertakenError) });
+  expect(told[1]).toMatchObject({ status: 'fulfilled' });
+  expect((await rowsOf(page))[2]).toEqual(['Denver', 'Colorado']);
+});
