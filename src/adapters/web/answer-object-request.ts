@@ -24,6 +24,9 @@ export interface ObjectAnswer {
 /** The most bytes of one answer. Chunks and parts of files are smaller. */
 export const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
+/** The most bytes of the first read, which shows the size of the object. Nearly all objects fit. */
+const FIRST_BYTES = 8 * 1024 * 1024;
+
 const WHOLE = { from: 0, to: Number.MAX_SAFE_INTEGER };
 
 const NEVER_KEPT = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' };
@@ -63,14 +66,16 @@ export async function answerObjectRequest(
     return refusal(403, 'the server does not allow this user to read the log of the object');
   }
   const range = rangeOf(options.range);
-  const part = await blobs.getRange(key, limited(range ?? WHOLE));
+  const first = await blobs.getRange(key, limited(range ?? WHOLE));
+  if (first === undefined) return refusal(404, 'there is no such object');
+  const { from, to } = clampRange(range ?? WHOLE, first.size);
+  if (to - from > MAX_ANSWER_BYTES) return refusal(413, `ask for at most ${MAX_ANSWER_BYTES} bytes at a time`);
+  const part = to - from > first.bytes.length ? await blobs.getRange(key, { from, to }) : first;
   if (part === undefined) return refusal(404, 'there is no such object');
-  if (part.bytes.length > MAX_ANSWER_BYTES) return refusal(413, `ask for at most ${MAX_ANSWER_BYTES} bytes at a time`);
   const headers = parsed.kind === 'collected' ? COLLECTED_HEADERS : OBJECT_HEADERS;
-  const body = part.bytes.slice();
+  const body = inOwnBuffer(part.bytes);
   if (range === undefined) return { status: 200, headers, body };
-  const { from, to } = clampRange(range, part.size);
-  if (from === to) return refusal(416, 'the object has no such bytes', { 'Content-Range': `bytes */${part.size}` });
+  if (from === to) return refusal(416, 'the object has no such bytes', { 'Content-Range': `bytes */${first.size}` });
   return { status: 206, headers: { ...headers, 'Content-Range': `bytes ${from}-${to - 1}/${part.size}` }, body };
 }
 
@@ -95,11 +100,16 @@ function rangeOf(header: string | undefined): BlobRange | undefined {
   return range.from < range.to ? range : undefined;
 }
 
-/** A range with one byte more than an answer may have, at most. */
+/** A part of a range with the bytes of the first read. */
 function limited(range: BlobRange): BlobRange {
-  const most = MAX_ANSWER_BYTES + 1;
-  if ('last' in range) return { last: Math.min(range.last, most) };
-  return { from: range.from, to: Math.min(range.to, range.from + most) };
+  if ('last' in range) return { last: Math.min(range.last, FIRST_BYTES) };
+  return { from: range.from, to: Math.min(range.to, range.from + FIRST_BYTES) };
+}
+
+/** The bytes in a buffer that has nothing else, without a copy if it is so already. */
+function inOwnBuffer(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  const { buffer } = bytes;
+  return buffer instanceof ArrayBuffer && buffer.byteLength === bytes.length ? new Uint8Array(buffer) : bytes.slice();
 }
 
 function refusal(status: ObjectAnswer['status'], reason: string, headers: Record<string, string> = {}): ObjectAnswer {
