@@ -317,24 +317,44 @@ describe('a project that leaves out the optional packages', () => {
   });
 });
 
-test('CommonJS and bundles for Node load logfold/aws without an import that waits', async () => {
+test('CommonJS loads logfold/aws without an import that waits', async () => {
   const script = "const { openLogs } = require('logfold/aws'); console.log(typeof openLogs);";
   const { stdout } = await run(process.execPath, ['-e', script], { cwd: project });
   expect(stdout).toBe('function\n');
-  await writeFile(join(project, 'bundled.js'), "export { openLogs } from 'logfold/aws';\n");
-  const { metafile } = await build({
-    entryPoints: [join(project, 'bundled.js')],
-    bundle: true,
-    platform: 'node',
-    format: 'cjs',
-    write: false,
-    metafile: true,
-    logLevel: 'error',
-  });
-  const inputs = Object.keys(metafile.inputs);
-  expect(inputs.some((file) => file.includes('@aws-sdk/client-s3'))).toBe(true);
-  expect(inputs.filter((file) => file.includes('installed-'))).toEqual([]);
 });
+
+test.each<{ format: 'cjs' | 'esm'; conditions?: string[] }>([
+  { format: 'cjs' },
+  { format: 'esm' },
+  { format: 'esm', conditions: ['node'] },
+  { format: 'esm', conditions: ['node', 'import', 'production'] },
+])(
+  'a bundle for Node ($format, conditions $conditions) has all of logfold/aws, and runs elsewhere',
+  async (options) => {
+    await writeFile(
+      join(project, 'bundled.js'),
+      "import { openLogs } from 'logfold/aws';\nconsole.log(typeof openLogs);\n",
+    );
+    const directory = await temporaryDirectory();
+    const outfile = join(directory, options.format === 'esm' ? 'bundle.mjs' : 'bundle.cjs');
+    const require = "import { createRequire } from 'node:module';\nconst require = createRequire(import.meta.url);";
+    const { metafile } = await build({
+      ...options,
+      entryPoints: [join(project, 'bundled.js')],
+      bundle: true,
+      platform: 'node',
+      // The SDK has code in CommonJS.
+      ...(options.format === 'esm' && { banner: { js: require } }),
+      outfile,
+      metafile: true,
+      logLevel: 'error',
+    });
+    const inputs = Object.keys(metafile.inputs);
+    expect(inputs.some((file) => file.includes('@aws-sdk/client-s3'))).toBe(true);
+    expect(inputs.filter((file) => file.includes('installed-'))).toEqual([]);
+    expect((await run(process.execPath, [outfile], { cwd: directory })).stdout).toBe('function\n');
+  },
+);
 
 describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {
   test('this Node is the one that runs', async () => {
