@@ -10,7 +10,7 @@ const { plugin, file } = bundledSources();
  * run these.
  */
 const LONG = [
-  'test/integration/documented-{calls,page}.test.ts',
+  'test/integration/{documented-page,exported-calls}.test.ts',
   'test/integration/cli-{bad-input,divide,feed,flush,import,interrupt,life,manners,mapping,matrix,next-steps,poison,reducer,revisions,screen,tools}.test.ts',
   'test/integration/{archive-file,bench-read,busy-log,castore-life,chosen-ids-life,cost-report,demo,deployed,deployed-revisions,edit-history,edit-history-import,edit-history-life,engine,feed-engine,feed-life,large-items}.test.ts',
   'test/integration/{chromium,contended-append,handlers,hanging-reducer,kill,package,revised-table,throttling}.test.ts',

@@ -1,0 +1,117 @@
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import manifest from '../../package.json' with { type: 'json' };
+import { AWS, ENGINE, LOCAL } from './exported/deployments.ts';
+import { LOGFOLD } from './exported/functions.ts';
+import { STORED_FILE } from './exported/log-client.ts';
+import { REACT } from './exported/react.ts';
+import { type Call, isPlainObject } from './exported/recorder.ts';
+import { COLLECTIONS, DEFINED_REDUCER, DRAFT_MAP, DRAFT_META, ITEMS, SPREADSHEET } from './exported/reducers.ts';
+import { GIVEN_ENTRIES, MEMORY_PIPELINE, REDUCER_TEST, TESTING } from './exported/testing.ts';
+import { ENTRIES, SEGMENTS, World } from './exported/world.ts';
+
+type Calls = { readonly [name: string]: Call | { readonly [member: string]: Call } };
+
+/** The calls of the exports of each entry. The compiler demands one for each function. */
+const CALLS: { readonly [entry in keyof typeof ENTRIES]: Calls } = {
+  '.': LOGFOLD,
+  './aws': AWS,
+  './local': LOCAL,
+  './collections': COLLECTIONS,
+  './items': ITEMS,
+  './spreadsheet': SPREADSHEET,
+  './testing': TESTING,
+  './react': REACT,
+};
+
+/** Classes and interfaces of objects that functions return. */
+const RETURNED: Calls = {
+  DefinedReducer: DEFINED_REDUCER,
+  DraftMap: DRAFT_MAP,
+  DraftMeta: DRAFT_META,
+  Engine: ENGINE,
+  GivenEntries: GIVEN_ENTRIES,
+  MemoryPipeline: MEMORY_PIPELINE,
+  ReducerTest: REDUCER_TEST,
+  StoredFile: STORED_FILE,
+};
+
+function rowsOf(entry: string, calls: Calls): (readonly [name: string, call: Call])[] {
+  return Object.entries(calls).flatMap(([name, call]) =>
+    typeof call === 'function'
+      ? [[`${entry}.${name}`, call] as const]
+      : Object.entries(call).map(([member, run]) => [`${name}.${member}`, run] as const),
+  );
+}
+
+const ROWS = [
+  ...Object.entries(CALLS).flatMap(([entry, calls]) => rowsOf(entry.replace('.', 'logfold'), calls)),
+  ...rowsOf('', RETURNED),
+];
+
+/** The names that the guides give to objects, and the classes whose members they may have. */
+const GUIDES = ['README.md', 'docs/library.md'];
+const NAMED: Readonly<Record<string, readonly string[]>> = {
+  document: ['Document'],
+  state: ['DocumentState'],
+  logs: ['ServerLogs', 'MemoryLogs'],
+  'logs.client': ['LogClient'],
+  'logs.clock': ['FakeClock'],
+  'logs.feed': ['Feed'],
+  'logs.pipeline': ['MemoryPipeline'],
+  feed: ['Feed'],
+};
+
+const NAMES_IN_TEXT = /\b(document|state|logs(?:\.(?:client|clock|feed|pipeline))?|feed)\.([a-z]\w+)/g;
+
+let world: World;
+
+beforeAll(async () => {
+  world = await World.open();
+});
+afterAll(() => world.close());
+
+test('the log has archived segments that left the table, and complete snapshots', async () => {
+  const { logs } = await world.place.json('status', world.log);
+  expect(logs).toMatchObject([{ archived: SEGMENTS, expired: SEGMENTS, stopped: null }]);
+});
+
+test('each entry of the package has its calls', () => {
+  expect(Object.keys(CALLS)).toEqual(Object.keys(manifest.exports).filter((entry) => !entry.endsWith('.json')));
+});
+
+test('each function of an exported object has its call', () => {
+  const functions = Object.values(ENTRIES).flatMap((exports) =>
+    Object.entries(exports).flatMap(([name, value]: [string, unknown]) =>
+      isPlainObject(value)
+        ? Object.entries(value).flatMap(([member, part]) => (typeof part === 'function' ? `${name}.${member}` : []))
+        : [],
+    ),
+  );
+  expect(functions).toContain('spreadsheet.fold');
+  expect(functions.filter((name) => !ROWS.some(([called]) => called === name))).toEqual([]);
+});
+
+test('each call that the guides name is called here', async () => {
+  const calls = new Set(ROWS.map(([name]) => name));
+  const unknown: string[] = [];
+  for (const guide of GUIDES) {
+    const text = await readFile(new URL(`../../${guide}`, import.meta.url), 'utf8');
+    for (const [call, object = '', member = ''] of text.matchAll(NAMES_IN_TEXT)) {
+      // `document.body` is the body of a page.
+      if (/^(?:ts|md|png|svg|json|body)$/.test(member)) continue;
+      if (!NAMED[object]?.some((name) => calls.has(`${name}.${member}`))) unknown.push(call);
+    }
+  }
+  expect(unknown).toEqual([]);
+});
+
+describe('on a fed log with archived segments', () => {
+  test.each(ROWS)('%s works', async (name, call) => {
+    world.recorder.called.clear();
+    expect.hasAssertions();
+    await call(world);
+    // A call of another name would prove nothing.
+    expect([...world.recorder.called]).toContain(name);
+  });
+});
