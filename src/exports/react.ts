@@ -54,11 +54,11 @@ export function useView(document: LiveDocument, rectangle: Rectangle): LiveReadi
 export function useMap(
   document: LiveDocument,
   name: string,
-  { from, to, limit }: LimitedRange = {},
+  { from, to, limit, reverse }: LimitedRange = {},
 ): LiveReading<readonly MapItem[]> {
-  const key = JSON.stringify([from, to, limit]);
+  const key = JSON.stringify([from, to, limit, reverse]);
   return usePart(document, { source: `map ${name}`, key }, (state) =>
-    Array.fromAsync(state.map(name).range({ from, to, limit })),
+    Array.fromAsync(state.map(name).range({ from, to, limit, reverse })),
   );
 }
 

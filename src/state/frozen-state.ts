@@ -4,7 +4,7 @@ import { type BufferedTree, findMerged, getMerged, mergedValues } from '../tree/
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { treeCount } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { type KeyRange, type MapItem, READ_AHEAD } from '../tree/read.ts';
+import { type KeyRange, type MapItem, type RangeRead, READ_AHEAD } from '../tree/read.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
 import type { ReducerDraft } from './reducer.ts';
@@ -17,6 +17,8 @@ export type FrozenMeta = Omit<DraftMeta, 'set' | 'delete' | 'clear'>;
 export interface LimitedRange extends KeyRange {
   /** No limit if absent. */
   readonly limit?: number | undefined;
+  /** From the last item of the range to the first. */
+  readonly reverse?: boolean | undefined;
 }
 
 /**
@@ -67,18 +69,24 @@ export class FrozenMap {
 
   /**
    * The items of a range in order of key, for one iteration. Requests the next few chunks of the
-   * range ahead, and none after the limit.
+   * range ahead, and none after the limit. So `range({ reverse: true, limit: 1 })` reads the last
+   * item.
    * @throws UsageError if a bound has the other kind of keys, or the limit is not a whole number
    */
-  range({ from, to, limit = Number.POSITIVE_INFINITY }: LimitedRange = {}): AsyncGenerator<MapItem, undefined> {
+  range({
+    from,
+    to,
+    limit = Number.POSITIVE_INFINITY,
+    reverse,
+  }: LimitedRange = {}): AsyncGenerator<MapItem, undefined> {
     for (const bound of [from, to]) if (bound !== undefined) this.#checkKey(bound);
     if (!(limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY))) {
       throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number of at least 0`);
     }
-    return this.#items({ from, to }, limit);
+    return this.#items({ from, to, reverse }, limit);
   }
 
-  async *#items(range: KeyRange, limit: number): AsyncGenerator<MapItem, undefined> {
+  async *#items(range: RangeRead, limit: number): AsyncGenerator<MapItem, undefined> {
     if (this.#map === undefined || limit === 0) return;
     let count = 0;
     const read = { ...range, ahead: READ_AHEAD, wanted: limit };

@@ -81,7 +81,7 @@ export async function getMerged(store: NodeStore, map: BufferedTree, key: Key): 
   return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
 }
 
-/** The encoded items of a range in order of key, including buffered edits. */
+/** The encoded items of a range in order of key, or in reverse, including buffered edits. */
 export async function* mergedItems(
   store: NodeStore,
   map: BufferedTree,
@@ -90,11 +90,16 @@ export async function* mergedItems(
   const slices = rangeSlices(store, map.tree, range);
   const tree = (range.ahead ?? 0) > 0 ? started(slices) : slices;
   const edits = encodedItems(store, map.buffer, range);
+  const { reverse = false } = range;
+  const isBefore = reverse ? (a: Key, b: Key) => a > b : (a: Key, b: Key) => a < b;
   let edit = (await edits.next()).value;
   for await (const { leaf, from, to } of tree) {
-    for (let index = from; index < to; index++) {
+    for (let i = from; i < to; i++) {
+      const index = reverse ? from + to - 1 - i : i;
       const key = at(leaf.keys, index);
-      for (; edit !== undefined && edit.key < key; edit = (await edits.next()).value) if (!isDeletion(edit)) yield edit;
+      for (; edit !== undefined && isBefore(edit.key, key); edit = (await edits.next()).value) {
+        if (!isDeletion(edit)) yield edit;
+      }
       if (edit?.key !== key) yield { key, leaf, index };
       else {
         if (!isDeletion(edit)) yield edit;
@@ -132,7 +137,7 @@ export async function* mergedKeys(store: NodeStore, map: BufferedTree): AsyncGen
   yield keys;
 }
 
-/** The items of a range in order of key, including buffered edits. */
+/** The items of a range in order of key, or in reverse, including buffered edits. */
 export async function* mergedValues(
   store: NodeStore,
   map: BufferedTree,
@@ -276,7 +281,11 @@ function isDeletion({ leaf, index }: EncodedItem): boolean {
 }
 
 async function* encodedItems(store: NodeStore, tree: Tree, range: RangeRead): AsyncGenerator<EncodedItem, undefined> {
+  const { reverse = false } = range;
   for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
-    for (let index = from; index < to; index++) yield { key: at(leaf.keys, index), leaf, index };
+    for (let i = from; i < to; i++) {
+      const index = reverse ? from + to - 1 - i : i;
+      yield { key: at(leaf.keys, index), leaf, index };
+    }
   }
 }

@@ -42,6 +42,8 @@ export interface RangeRead extends KeyRange {
   readonly ahead?: number | undefined;
   /** The number of items that the reader wants at most. Nothing after them is requested ahead. */
   readonly wanted?: number | undefined;
+  /** From the last item of the range to the first. */
+  readonly reverse?: boolean | undefined;
 }
 
 /** The usual {@link RangeRead.ahead} of a reader that waits for a network. */
@@ -80,31 +82,36 @@ export function referencedId(encoded: Uint8Array): ChunkId | undefined {
 }
 
 /**
- * The items of a range in order of key, as slices of leaves. Holds one leaf at a time, and the
- * leaves that are requested ahead.
+ * The items of a range in order of key, as slices of leaves. In reverse, the last slice comes
+ * first. Holds one leaf at a time, and the leaves that are requested ahead.
  */
 export async function* rangeSlices(store: NodeStore, tree: Tree, range: RangeRead = {}): AsyncGenerator<LeafSlice> {
   if (tree.top === undefined) return;
   const cursor = new LevelCursor(store, tree.top, 0);
-  const { ahead = 0 } = range;
+  const { from, to, ahead = 0, reverse = false } = range;
   let wanted = range.wanted ?? Number.POSITIVE_INFINITY;
-  let place = await cursor.seek(
-    range.from ?? (tree.kind === 'number' ? 0 : ''),
-    ahead > 0 ? { nodes: ahead, to: range.to, items: wanted } : undefined,
-  );
-  for (;;) {
+  const further = (): NodesAhead | undefined =>
+    ahead > 0 ? { nodes: ahead, from, to, reverse, items: wanted } : undefined;
+  let place: NodePlace | undefined = reverse
+    ? await cursor.seekBefore(to, further())
+    : await cursor.seek(from ?? (tree.kind === 'number' ? 0 : ''), further());
+  while (place !== undefined) {
     const leaf = place.node;
     if (!isLeaf(leaf)) throw new Error('a level cursor at level 0 is at an inner node');
-    const from = range.from === undefined ? 0 : lowerBound(leaf.keys, range.from);
-    const to = range.to === undefined ? leaf.keys.length : lowerBound(leaf.keys, range.to);
-    wanted -= to - from;
-    if (ahead > 0) cursor.requestAhead({ nodes: ahead, to: range.to, items: wanted });
-    if (from < to) yield { leaf, from, to };
-    const nextKey = cursor.nextKey();
-    if (nextKey === undefined || (range.to !== undefined && nextKey >= range.to)) return;
-    const next = await cursor.next();
-    if (next === undefined) return;
-    place = next;
+    const first = from === undefined ? 0 : lowerBound(leaf.keys, from);
+    const end = to === undefined ? leaf.keys.length : lowerBound(leaf.keys, to);
+    wanted -= end - first;
+    const next = further();
+    if (next !== undefined) cursor.requestAhead(next);
+    if (first < end) yield { leaf, from: first, to: end };
+    if (reverse) {
+      if (from !== undefined && place.key <= from) return;
+      place = await cursor.previous();
+    } else {
+      const nextKey = cursor.nextKey();
+      if (nextKey === undefined || (to !== undefined && nextKey >= to)) return;
+      place = await cursor.next();
+    }
   }
 }
 
@@ -164,12 +171,10 @@ export interface NodePlace {
   readonly node: Node;
 }
 
-/** The nodes to request ahead of a cursor. */
-export interface NodesAhead {
+/** The nodes of a range to request ahead of a cursor, in the direction of the read. */
+export interface NodesAhead extends Pick<RangeRead, 'from' | 'to' | 'reverse'> {
   /** The most nodes. */
   readonly nodes: number;
-  /** No node that starts at or after this key. */
-  readonly to?: Key | undefined;
   /** No node after this many items. */
   readonly items: number;
 }
@@ -196,11 +201,25 @@ export class LevelCursor {
    * Goes to the last node that starts at or before the key, or else to the first node.
    * @param ahead nodes to request together with this one; its items count as if all were wanted
    */
-  async seek(key: Key, ahead?: NodesAhead): Promise<NodePlace> {
+  seek(key: Key, ahead?: NodesAhead): Promise<NodePlace> {
+    return this.#descend((node) => childIndex(node, key), ahead);
+  }
+
+  /**
+   * Goes to the last node that starts before the key, or else to the first node. Without a key,
+   * goes to the last node.
+   * @param ahead as in {@link seek}
+   */
+  seekBefore(key: Key | undefined, ahead?: NodesAhead): Promise<NodePlace> {
+    const before = ({ keys }: Inner) => (key === undefined ? keys.length : lowerBound(keys, key));
+    return this.#descend((node) => Math.max(0, before(node) - 1), ahead);
+  }
+
+  async #descend(choose: (node: Inner) => number, ahead: NodesAhead | undefined): Promise<NodePlace> {
     this.#path = [];
     let node = this.#top;
     while (node.level > this.#level && !isLeaf(node)) {
-      const index = childIndex(node, key);
+      const index = choose(node);
       this.#path.push({ node, index });
       const child = at(node.children, index);
       const loading = this.#load(child);
@@ -216,16 +235,29 @@ export class LevelCursor {
    * Goes to the next node of the level.
    * @returns undefined at the end
    */
-  async next(): Promise<NodePlace | undefined> {
+  next(): Promise<NodePlace | undefined> {
+    return this.#move(1);
+  }
+
+  /**
+   * Goes to the node of the level before the current one.
+   * @returns undefined at the beginning
+   */
+  previous(): Promise<NodePlace | undefined> {
+    return this.#move(-1);
+  }
+
+  async #move(by: 1 | -1): Promise<NodePlace | undefined> {
     let step = this.#path.pop();
-    while (step !== undefined && step.index + 1 >= step.node.children.length) step = this.#path.pop();
+    while (step !== undefined && step.node.children[step.index + by] === undefined) step = this.#path.pop();
     if (step === undefined) return undefined;
-    step.index++;
+    step.index += by;
     this.#path.push(step);
     let node = await this.#load(at(step.node.children, step.index));
     while (node.level > this.#level && !isLeaf(node)) {
-      this.#path.push({ node, index: 0 });
-      node = await this.#load(at(node.children, 0));
+      const index = by === 1 ? 0 : node.children.length - 1;
+      this.#path.push({ node, index });
+      node = await this.#load(at(node.children, index));
     }
     return this.#place(node);
   }
@@ -250,16 +282,22 @@ export class LevelCursor {
    * Requests the next nodes of the level, as far as their parents are in memory. Otherwise requests
    * the next parent, so that a later call finds it.
    */
-  requestAhead(ahead: NodesAhead): void {
-    let [nodes, items] = [ahead.nodes, ahead.items];
+  requestAhead({ from, to, reverse = false, ...ahead }: NodesAhead): void {
+    let { nodes, items } = ahead;
+    const by = reverse ? -1 : 1;
+    const isOutside = ({ keys }: Inner, i: number): boolean => {
+      const bound = reverse ? from : to;
+      const key = reverse ? keys[i + 1] : keys[i];
+      return bound !== undefined && key !== undefined && (reverse ? key <= bound : key >= bound);
+    };
     /** Requests nodes below the children from an index onward. Returns whether more are wanted. */
-    const request = (parent: Inner, from: number): boolean => {
-      for (let i = from; i < parent.children.length; i++) {
-        if (nodes <= 0 || items <= 0 || (ahead.to !== undefined && at(parent.keys, i) >= ahead.to)) return false;
+    const request = (parent: Inner, start: number): boolean => {
+      for (let i = start; i >= 0 && i < parent.children.length; i += by) {
+        if (nodes <= 0 || items <= 0 || isOutside(parent, i)) return false;
         const child = at(parent.children, i);
         const inner = parent.level > this.#level + 1 ? this.#store.peek(child) : undefined;
         if (inner !== undefined && !isLeaf(inner)) {
-          if (!request(inner, 0)) return false;
+          if (!request(inner, reverse ? inner.children.length - 1 : 0)) return false;
           continue;
         }
         this.#request(child);
@@ -269,7 +307,7 @@ export class LevelCursor {
       }
       return true;
     };
-    for (const { node, index } of this.#path.toReversed()) if (!request(node, index + 1)) return;
+    for (const { node, index } of this.#path.toReversed()) if (!request(node, index + by)) return;
   }
 
   /**

@@ -123,6 +123,26 @@ async function threeRevisions(): Promise<LogId> {
   return log;
 }
 
+interface Continued {
+  readonly words: readonly string[];
+  readonly option: string;
+  /** The value on the next page. */
+  readonly next: string;
+}
+
+/** Follows the step of a page of a map to the next page. */
+async function continued(step: string, { words, option, next }: Continued): Promise<void> {
+  const cells: [number, number, string][] = [
+    [0, 0, 'a'],
+    [1, 0, 'b'],
+  ];
+  const page = ['state', await place.log({ type: 'Set', cells }), '--map', 'cells', ...words];
+  const { text } = await logfold(...page, '--limit', '1');
+  expect(text).not.toContain(next);
+  const [, key = ''] = new RegExp(`${option} ([^ .]+)`).exec(shown(`${text}\n`, `${step}.\n`)) ?? [];
+  expect((await logfold(...page, option, key)).stdout).toContain(next);
+}
+
 /** How to follow each printed step, by its text. */
 const FOLLOWED: Readonly<Record<string, (step: string) => Promise<void>>> = {
   '\nTo try it on this machine, run logfold create --local data, then logfold work --local data alongside other commands.':
@@ -168,18 +188,8 @@ const FOLLOWED: Readonly<Record<string, (step: string) => Promise<void>>> = {
     shown((await logfold('snapshots', log, '--limit', '1')).text, step);
     expect((await logfold('snapshots', log, '--limit', '9')).text).not.toContain('older snapshots');
   },
-  'continue with --from …': async (step) => {
-    const log = await place.log({
-      type: 'Set',
-      cells: [
-        [0, 0, 'a'],
-        [1, 0, 'b'],
-      ],
-    });
-    const { text } = await logfold('state', log, '--map', 'cells', '--limit', '1');
-    const [, from = ''] = /--from ([^ .]+)/.exec(shown(`${text}\n`, `${step}.\n`)) ?? [];
-    expect((await logfold('state', log, '--map', 'cells', '--from', from)).stdout).toContain('"b"');
-  },
+  'continue with --from …': (step) => continued(step, { words: [], option: '--from', next: '"b"' }),
+  'continue with --to …': (step) => continued(step, { words: ['--reverse'], option: '--to', next: '"a"' }),
   'raise --limit, or …': async (step) => {
     const log = await place.client.createLog();
     for (const id of ['a', 'b']) {

@@ -253,6 +253,10 @@ describe('a log of any reducer', () => {
       next: 4,
     });
     expect(await view('--map', 'authors', '--to', 'nobody')).toMatchObject({ items: [{ key: 'Ada' }], next: null });
+    expect(await view('--map', 'authors', '--prefix', 'A', '--reverse')).toMatchObject({ items: [{ key: 'Ada' }] });
+    const last = await view('--map', 'notes', '--reverse', '--limit', '2');
+    expect(last).toMatchObject({ items: [{ key: 4 }, { key: 3, value: ['second'] }], next: 3 });
+    expect(await view('--map', 'notes', '--reverse', '--to', '3')).toMatchObject({ items: [{ key: 1 }], next: null });
     expect(await view('--map', 'nothing', '--from', 'x')).toMatchObject({ items: [], next: null });
     const { stdout, stderr } = await runCli(['state', log, '--map', 'notes', '--limit', '2', ...own, ...place.words]);
     expect(stdout).toBe(

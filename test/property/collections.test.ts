@@ -160,6 +160,7 @@ async function compareCollection(collection: Collection, model: CollectionsModel
   expect(version).toBe(model.version(name));
   const items = model.items(name);
   expect(await shownAll(collection.items())).toEqual(shown(items));
+  expect(await shownAll(collection.items({ reverse: true }))).toEqual(shown(items.toReversed()));
   for (const id of ['0', 'a', 'é']) {
     expect(await shownAll(collection.items({ from: id, limit: 2 }))).toEqual(
       shown(items.filter((item) => item.id >= id).slice(0, 2)),

@@ -71,6 +71,13 @@ test('a frozen state stays the same while later entries are folded and saved', a
           expect(await Array.fromAsync(last.frozen.map(name).range({ from: 50, to: 200, limit: 7 }))).toEqual(
             sorted.filter(({ key }) => key >= 50 && key < 200).slice(0, 7),
           );
+          const backwards = { from: 50, to: 200, limit: 7, reverse: true };
+          expect(await Array.fromAsync(last.frozen.map(name).range(backwards))).toEqual(
+            sorted
+              .filter(({ key }) => key >= 50 && key < 200)
+              .toReversed()
+              .slice(0, 7),
+          );
           for (const key of [0, 100, 299]) {
             expect(await last.frozen.map(name).get(key)).toEqual(items.get(key));
             expect(await last.frozen.map(name).has(key)).toBe(items.has(key));

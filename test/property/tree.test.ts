@@ -10,7 +10,7 @@ import type { Key, KeyKind } from '../../src/tree/key.ts';
 import { decodeNode, emptyTree, encodeNode, type Tree, treeId, treeWeight } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { type RangeDelete, removeSets } from '../../src/tree/range-delete.ts';
-import { findItem, itemAtOffset, type KeyRange, leafValue, type MapItem, rangeSlices } from '../../src/tree/read.ts';
+import { findItem, itemAtOffset, leafValue, type MapItem, type RangeRead, rangeSlices } from '../../src/tree/read.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { isInRange, rangeDelete } from '../support/models/range-deletes.ts';
@@ -73,10 +73,12 @@ function sorted(model: Model): { key: Key; value: Value }[] {
   return [...model].map(([key, item]) => ({ key, value: item.value })).sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-async function itemsOf(store: NodeStore, tree: Tree, range: KeyRange = {}): Promise<MapItem[]> {
+async function itemsOf(store: NodeStore, tree: Tree, range: RangeRead = {}): Promise<MapItem[]> {
   const items: MapItem[] = [];
   for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
-    for (let i = from; i < to; i++) items.push({ key: at(leaf.keys, i), value: await leafValue(store, leaf, i) });
+    const slice: MapItem[] = [];
+    for (let i = from; i < to; i++) slice.push({ key: at(leaf.keys, i), value: await leafValue(store, leaf, i) });
+    items.push(...(range.reverse === true ? slice.toReversed() : slice));
   }
   return items;
 }
@@ -121,6 +123,8 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
         const [from, to] = a < b ? [a, b] : [b, a];
         const inside = all.filter((item) => item.key >= from && item.key < to);
         expect(await itemsOf(store, tree, { from, to })).toEqual(inside);
+        expect(await itemsOf(store, tree, { from, to, reverse: true })).toEqual(inside.toReversed());
+        expect(await itemsOf(store, tree, { reverse: true, ahead: 2 })).toEqual(all.toReversed());
         const offset = Math.floor(part * treeWeight(tree));
         let start = 0;
         const covering = all.find((item) => {

@@ -1014,6 +1014,18 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'reverse-begins-late',
+    fault: 'a read in reverse begins at a leaf after its range',
+    test: 'test/unit/read-ahead.test.ts',
+    edits: [
+      {
+        file: 'tree/read.ts',
+        from: '(key === undefined ? keys.length : lowerBound(keys, key));',
+        to: '(key === undefined ? keys.length : Math.min(keys.length, lowerBound(keys, key) + 1));',
+      },
+    ],
+  },
+  {
     name: 'tail-unbounded',
     fault: 'a document whose requested snapshot never completes keeps every entry',
     test: 'test/unit/tail.test.ts',

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
 import { LogfoldError } from '../../src/errors.ts';
-import { type Collections, collectionsOf } from '../../src/state/collections/collections.ts';
+import { type Collections, collectionsOf, type IdRange } from '../../src/state/collections/collections.ts';
 import { type CollectionsEntryType, collections } from '../../src/state/collections/reducer.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
@@ -103,12 +103,14 @@ describe('a collection', () => {
       ),
       ['Delete', { collection: 'a', id: '0' }],
     );
-    const found = async (range: { from?: string; to?: string; limit?: number }) =>
+    const found = async (range: IdRange) =>
       (await Array.fromAsync(read.collection('a').items(range))).map(({ id, value }) => [id, value]);
     expect(await found({})).toEqual(['-', '/', 'a/b', 'x'].map((id) => [id, `a ${id}`]));
     expect(await found({ from: '/', to: 'x' })).toEqual(['/', 'a/b'].map((id) => [id, `a ${id}`]));
     expect(await found({ from: '/', limit: 2 })).toEqual(['/', 'a/b'].map((id) => [id, `a ${id}`]));
     expect(await found({ limit: 0 })).toEqual([]);
+    expect(await found({ reverse: true })).toEqual(['x', 'a/b', '/', '-'].map((id) => [id, `a ${id}`]));
+    expect(await found({ to: 'x', reverse: true, limit: 1 })).toEqual([['a/b', 'a a/b']]);
     await expect(found({ limit: 0.5 })).rejects.toThrow('the limit of a range is 0.5');
     expect(await read.names()).toEqual(['a', 'a-b', 'a0', 'b']);
   });

@@ -106,7 +106,7 @@ let retry: (() => void) | undefined;
 
 /** Shows the number of items in a map, and the ids of charts. */
 function Charts({ document, map }: { readonly document: Document; readonly map: string }): string {
-  const items = useMap(document, map, { limit: 2 }).value;
+  const items = useMap(document, map, { limit: 2, reverse: true }).value;
   const charts = useRead(document, 'charts', async (state) => {
     if (fails) throw new Error('no answer');
     return Array.fromAsync(collectionsOf(state).collection('charts').items());

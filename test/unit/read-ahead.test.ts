@@ -10,7 +10,7 @@ import { EditBatch } from '../../src/tree/batch.ts';
 import { type BufferedTree, mergedValues } from '../../src/tree/buffered-tree.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import { NODE_SHAPE } from '../../src/tree/node-builder.ts';
-import { type KeyRange, type RangeRead, READ_AHEAD } from '../../src/tree/read.ts';
+import { type RangeRead, READ_AHEAD } from '../../src/tree/read.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { sheetEntry } from '../support/models/sheet-model.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -88,7 +88,7 @@ function mapOf(state: State, name: string): BufferedTree {
 }
 
 /** The chunks that a reader of a range needs, in order. */
-async function needed(state: State, chunks: RoundChunks, range: KeyRange): Promise<ChunkId[]> {
+async function needed(state: State, chunks: RoundChunks, range: RangeRead): Promise<ChunkId[]> {
   const again = new RoundChunks(chunks);
   const store = nodeStore({ shape: SHAPE }, again);
   await again.run(Array.fromAsync(mergedValues(store, mapOf(state, 'items'), range)));
@@ -127,10 +127,43 @@ describe('a range of a map', () => {
   test('it fetches each chunk of the range once, and none outside', async () => {
     const { state, chunks } = await saved(manyItems);
     for (const range of [{}, { from: 77, to: 78 }, { from: 100, to: 130 }, { from: 460 }, { to: 40 }, { from: 600 }]) {
-      const own = new RoundChunks(chunks);
-      await own.run(Array.fromAsync(frozen(own, state).map('items').range(range)));
-      expect(own.requests.toSorted()).toEqual(await needed(state, chunks, range));
+      for (const reverse of [false, true]) {
+        const own = new RoundChunks(chunks);
+        await own.run(
+          Array.fromAsync(
+            frozen(own, state)
+              .map('items')
+              .range({ ...range, reverse }),
+          ),
+        );
+        expect(own.requests.toSorted()).toEqual(await needed(state, chunks, { ...range, reverse }));
+      }
     }
+  });
+
+  test('in reverse it takes as many chunks and rounds, and none below its range', async () => {
+    const { state, chunks } = await saved(manyItems);
+    const items = await chunks.run(Array.fromAsync(frozen(chunks, state).map('items').range({ reverse: true })));
+    expect(items.map(({ key }) => key)).toEqual(Array.from({ length: 500 }, (_, i) => 499 - i));
+    expect(chunks.requests.toSorted()).toEqual(await needed(state, chunks, {}));
+    expect(chunks.rounds).toBeLessThanOrEqual(1 + Math.ceil(chunks.requests.length / READ_AHEAD) + 3);
+    const levels = mapOf(state, 'items').tree.top?.level;
+    for (let key = 0; key <= 500; key += 7) {
+      const own = new RoundChunks(chunks);
+      const before = frozen(own, state).map('items').range({ to: key, limit: 1, reverse: true });
+      expect((await own.run(Array.fromAsync(before))).map((item) => item.key)).toEqual(key === 0 ? [] : [key - 1]);
+      // An inner node and a leaf.
+      expect([own.requests.length, own.rounds]).toEqual([levels, levels]);
+    }
+  });
+
+  test('its last item takes a chunk per level, in the tree and in the write buffer', async () => {
+    const { state, chunks } = await saved(manyItems, (draft) => {
+      for (let i = 0; i < 500; i += 10) draft.map('items', 'number', { buffers: true }).put(i, 'x'.padEnd(100));
+    });
+    const last = frozen(chunks, state).map('items').range({ reverse: true, limit: 1 });
+    expect((await chunks.run(Array.fromAsync(last))).map(({ key }) => key)).toEqual([499]);
+    expect([chunks.requests.length, chunks.rounds]).toEqual([3, 2]);
   });
 
   test('it requests no leaf after its limit', async () => {
@@ -204,9 +237,9 @@ describe('a range of a map', () => {
     const edit = fc.record({ key: fc.nat({ max: 500 }), length: fc.oneof(fc.nat({ max: 80 }), fc.constant(4100)) });
     const edits = fc.array(edit, { maxLength: 400, size: 'max' });
     const bound = fc.option(fc.nat({ max: 500 }), { nil: undefined });
-    const options = fc.record({ from: bound, to: bound, ahead: fc.nat({ max: 10 }) });
+    const options = fc.record({ from: bound, to: bound, ahead: fc.nat({ max: 10 }), reverse: fc.boolean() });
     await fc.assert(
-      fc.asyncProperty(edits, edits, options, async (first, later, { from, to, ahead }) => {
+      fc.asyncProperty(edits, edits, options, async (first, later, { from, to, ahead, reverse }) => {
         const putAll = (all: typeof first) => (draft: Draft) => {
           const map = draft.map('items', 'number', { buffers: true });
           for (const { key, length } of all) length === 7 ? map.delete(key) : map.put(key, `${key}`.padEnd(length));
@@ -220,7 +253,10 @@ describe('a range of a map', () => {
           const items = await own.run(Array.fromAsync(mergedValues(store, map, range)));
           return { items, requests: own.requests.toSorted() };
         };
-        expect(await read({ from, to, ahead })).toEqual(await read({ from, to }));
+        const plain = await read({ from, to, reverse });
+        expect(await read({ from, to, ahead, reverse })).toEqual(plain);
+        const forward = await read({ from, to });
+        expect(plain.items.toReversed()).toEqual(reverse ? forward.items : forward.items.toReversed());
       }),
       { numRuns: propertyRuns(60) },
     );

@@ -3,7 +3,6 @@ import { printable, shellWord, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
-import type { MapItem } from '../../tree/read.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
@@ -27,6 +26,7 @@ interface MapRange {
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   readonly limit: number;
+  readonly reverse: boolean;
 }
 
 const HELP = `
@@ -43,17 +43,23 @@ export function stateCommand() {
     .option('--from <key>', 'the first key of the range; by default the first of the map')
     .option('--to <key>', 'the key at which the range ends, without this key; by default the end of the map')
     .option('--limit <n>', 'the most items', parse.count, 1_000)
+    .option('--reverse', 'from the last item to the first', false)
     .addOption(atOption())
     .addOption(onBadEntryOption())
     .addHelpText('after', HELP)
     .addHelpText('after', MOMENT_HELP)
     .addHelpText(
       'after',
-      examples('state budget', 'state budget --map cells --limit 10', 'state budget --at 2026-01-31'),
+      examples(
+        'state budget',
+        'state budget --map cells --limit 10',
+        'state budget --map notes --reverse --limit 1',
+        'state budget --at 2026-01-31',
+      ),
     )
-    .action((log, { map, prefix, from, to, limit, at, ...options }) => {
-      if (map === undefined && (prefix ?? from ?? to) !== undefined) {
-        throw new UsageError('--prefix, --from and --to select items of a map, which is not named', {
+    .action((log, { map, prefix, from, to, limit, reverse, at, ...options }) => {
+      if (map === undefined && ((prefix ?? from ?? to) !== undefined || reverse)) {
+        throw new UsageError('--prefix, --from, --to and --reverse select items of a map, which is not named', {
           advice: 'Give --map NAME',
         });
       }
@@ -63,7 +69,7 @@ export function stateCommand() {
       return inEnvironment(options, async (environment, output) => {
         const { blobs } = environment;
         const { state, ...head } = await output.during('Snapshots loaded', () => loadShownState(environment, log, at));
-        const range = map === undefined ? undefined : { map, prefix, from, to, limit };
+        const range = map === undefined ? undefined : { map, prefix, from, to, limit, reverse };
         const shown = await output.during('Maps read', () =>
           range === undefined ? describeState(state, head) : describeItems(state, range),
         );
@@ -113,7 +119,10 @@ async function summarize(map: FrozenMap): Promise<MapSummary> {
   return { map: map.name, keys: map.kind ?? '-', items, isExact, buffered };
 }
 
-async function describeItems(state: DocumentState, { map: name, prefix, from, to, limit }: MapRange): Promise<Shown> {
+async function describeItems(
+  state: DocumentState,
+  { map: name, prefix, from, to, limit, reverse }: MapRange,
+): Promise<Shown> {
   const map = state.map(name);
   if (prefix !== undefined && map.kind === 'number') {
     throw new UsageError(`the keys of map '${name}' are numbers, which have no prefix`, {
@@ -122,21 +131,21 @@ async function describeItems(state: DocumentState, { map: name, prefix, from, to
   }
   const range = {
     from: parseMapKey(map, '--from', prefix ?? from),
-    to: parseMapKey(map, '--to', to),
+    to: prefix === undefined ? parseMapKey(map, '--to', to) : afterPrefix(prefix),
     limit: limit + 1,
+    reverse,
   };
-  const found: MapItem[] = [];
-  for await (const item of map.range(range)) {
-    if (prefix !== undefined && !String(item.key).startsWith(prefix)) break;
-    found.push(item);
-  }
-  const next = found[limit]?.key;
+  const found = await Array.fromAsync(map.range(range));
+  // The range of `--to` ends before its key.
+  const next = found.length > limit ? found[reverse ? limit - 1 : limit]?.key : undefined;
   const items = found.slice(0, limit).map(({ key, value }) => ({ key, value: jsonFromValue(value) }));
   return {
     document: { map: name, items, next: next ?? null },
     text: items.map((item) => JSON.stringify(item)).join('\n'),
     ...noted(
-      next === undefined ? describeMissing(state, name) : `There are more items: ${describeNext(next, prefix)}.`,
+      next === undefined
+        ? describeMissing(state, name)
+        : `There are more items: ${describeNext(next, { prefix, reverse })}.`,
     ),
   };
 }
@@ -153,9 +162,17 @@ function describeMissing({ mapNames }: DocumentState, name: string): string | un
   return `The state has no map '${printable(name)}'. Its maps: ${present}.`;
 }
 
-function describeNext(next: Key, prefix: string | undefined): string {
-  const how = `continue with --from ${shellWord(String(next))}`;
+function describeNext(next: Key, { prefix, reverse }: Pick<MapRange, 'prefix' | 'reverse'>): string {
+  const key = shellWord(String(next));
+  const how = reverse ? `continue with --to ${key}` : `continue with --from ${key}`;
   return prefix === undefined ? how : `raise --limit, or ${how}`;
+}
+
+/** The first text after all that start with a prefix, by code units; undefined if there is none. */
+function afterPrefix(prefix: string): string | undefined {
+  const start = prefix.replace(/\uffff+$/, '');
+  if (start === '') return undefined;
+  return start.slice(0, -1) + String.fromCharCode(start.charCodeAt(start.length - 1) + 1);
 }
 
 /** Reads a key as the keys of the map are: as a number or as text. */

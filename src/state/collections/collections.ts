@@ -26,6 +26,8 @@ export interface IdRange {
   readonly to?: string | undefined;
   /** The most items; no limit if absent. */
   readonly limit?: number | undefined;
+  /** From the last item of the range to the first. */
+  readonly reverse?: boolean | undefined;
 }
 
 /**
@@ -93,12 +95,13 @@ export class Collection {
 
   /**
    * The items in order of id, or those of a range of ids.
+   * `items({ reverse: true, limit: 1 })` reads the last item.
    * @throws UsageError if the limit is not a whole number of at least 0
    */
-  async *items({ from, to, limit = Number.POSITIVE_INFINITY }: IdRange = {}): AsyncGenerator<CollectionItem> {
+  async *items({ from, to, limit = Number.POSITIVE_INFINITY, reverse }: IdRange = {}): AsyncGenerator<CollectionItem> {
     if (limit !== Number.POSITIVE_INFINITY) checkNatural('the limit of a range', limit);
     if (limit === 0) return;
-    const range = { ...itemRange(this.name, from, to), ahead: READ_AHEAD };
+    const range = { ...itemRange(this.name, from, to), reverse, ahead: READ_AHEAD };
     const versions = this.#maps.versions.items({ ...range, wanted: limit });
     let count = 0;
     try {
