@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
 import type { Value } from '../../src/codec/value.ts';
-import { EntryDroppedError } from '../../src/errors.ts';
+import { EntryDroppedError, MutationOvertakenError } from '../../src/errors.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
@@ -53,7 +53,7 @@ interface Intent {
   readonly between?: { readonly axis: Axis; readonly names: readonly [string, string, string] };
   /** The names that a `delete` removes. */
   readonly deleted: readonly string[];
-  outcome: 'stored' | 'dropped' | 'open';
+  outcome: 'stored' | 'dropped' | 'refused' | 'open';
   dropped: readonly number[];
 }
 
@@ -73,6 +73,7 @@ class Writer {
   readonly #open: Promise<unknown>[] = [];
   readonly #live: LiveLog;
   #count = 0;
+  #mutations = 0;
 
   constructor(live: LiveLog, document: Document, random: Random, name: string) {
     this.#live = live;
@@ -93,7 +94,7 @@ class Writer {
     if (!hasNames) return;
     const intended = key === undefined ? this.#edit(seen) : this.#import(seen, value, key);
     if (intended === undefined) return;
-    await this.#send(intended.intent, intended.entries);
+    await this.#send(intended.intent, random.chance(0.3) ? this.#numbered(intended.entries) : intended.entries);
     if (random.chance(0.3)) await Promise.all(this.#open);
     else if (random.chance(0.5)) await new Promise((resolve) => setImmediate(resolve));
   }
@@ -127,7 +128,10 @@ class Writer {
             intent.dropped = dropped ?? [];
           },
           (error: unknown) => {
-            if (error instanceof EntryDroppedError) intent.outcome = 'dropped';
+            // An entry with a cause was written on top of another one that failed.
+            if (error instanceof EntryDroppedError && error.cause === undefined) intent.outcome = 'dropped';
+            else if (error instanceof EntryDroppedError || error instanceof MutationOvertakenError)
+              intent.outcome = 'refused';
             else ignoreFaults(error);
           },
         ),
@@ -138,6 +142,11 @@ class Writer {
       isAppend ||
       entries.every((entry) => document.pending.some((each) => each.entry.metadata === entry.metadata));
     while (!isShown()) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  /** Entries that apply once each. */
+  #numbered(entries: readonly NewEntry[]): readonly NewEntry[] {
+    return entries.map((entry) => ({ ...entry, once: { client: this.#name, mutation: ++this.#mutations } }));
   }
 
   #file(value: string): Promise<string> {
@@ -221,7 +230,7 @@ function check(end: Seen, intents: readonly Intent[], started: readonly string[]
         for (const [c, text] of each.entries())
           if (text === value) {
             expect([end.rows[r], end.columns[c]], what).toEqual([row, column]);
-            expect(outcome, what).not.toBe('dropped');
+            expect(['stored', 'open'], what).toContain(outcome);
             expect(dropped, what).not.toContain(i);
           }
       if (outcome === 'stored' && exists && !dropped.includes(i)) expect(at(row, column), what).not.toBe('');
