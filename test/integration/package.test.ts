@@ -19,7 +19,7 @@ import { findChromium, openPage } from '../support/chromium.ts';
 import { codeBlocks } from '../support/code-blocks.ts';
 import { importsOf } from '../support/imported-packages.ts';
 import { newLogId, unarchived } from '../support/logs.ts';
-import { gzippedBytes } from '../support/page-bundle.ts';
+import { gzippedBytes, loadedFirst } from '../support/page-bundle.ts';
 import { startLocalAws } from '../support/stores/fauxqs.ts';
 import { ObjectServer } from '../support/stores/object-server.ts';
 import { clientConfig, temporaryDirectory } from '../support/stores/shared-engine.ts';
@@ -187,7 +187,12 @@ test('a bundler makes a small page of it without settings, which runs in Chromiu
     const files = outputFiles.filter(({ path }) => inZstd.has(basename(path)) === zstd);
     return files.reduce((sum, { text }) => sum + gzippedBytes(text), 0);
   };
-  console.log(`A page has ${bytes(false)} bytes gzipped, and loads ${bytes(true)} bytes of Zstandard.`);
+  const loaded = new Set(Array.from(loadedFirst(metafile), (path) => basename(path)));
+  const first = gzippedBytes(outputFiles.map(({ path, text }) => (loaded.has(basename(path)) ? text : '')).join('\n'));
+  console.log(`A page has ${bytes(false)} bytes gzipped, ${first} of them at first, and ${bytes(true)} of Zstandard.`);
+  const [, stated] =
+    /code of a page has about\s(\d+) KB/.exec(await readFile(join(ROOT, 'docs/library.md'), 'utf8')) ?? [];
+  expect(Math.abs(Number(stated) * 1000 - first)).toBeLessThan(first / 20);
   expect(bytes(true)).toBeGreaterThan(0);
   // 155,000 if classes that the page does not use stay.
   expect(bytes(false)).toBeLessThan(145_000);

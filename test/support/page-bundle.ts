@@ -50,16 +50,20 @@ export async function bundlePage(entry: string, options: PageOptions = {}): Prom
 export async function bundleFirstLoad(entry: string, options: PageOptions = {}): Promise<PageBundle> {
   const split = { format: 'esm', splitting: true, outdir: '.' } as const;
   const { outputFiles, metafile } = await build({ ...PAGE_OPTIONS, ...options, ...split, entryPoints: [entry] });
-  const loaded = loadedFirst(metafile, entry);
+  const loaded = loadedFirst(metafile);
   return {
     script: outputFiles.map(({ path, text }) => (loaded.has(relative('.', path)) ? text : '')).join('\n'),
     modules: [...loaded].flatMap((path) => Object.keys(metafile.outputs[path]?.inputs ?? {})),
   };
 }
 
-/** The outputs that a page loads without asking for them: the entry's, and those it imports. */
-function loadedFirst({ outputs }: Metafile, entry: string): Set<string> {
-  const isEntry = (path: string) => entry.endsWith(outputs[path]?.entryPoint ?? '?');
+/**
+ * The outputs that a page loads without asking for them: that of the only given entry, and those it
+ * imports.
+ */
+export function loadedFirst({ outputs }: Pick<Metafile, 'outputs'>): Set<string> {
+  const imported = new Set(Object.values(outputs).flatMap(({ imports }) => imports.map(({ path }) => path)));
+  const isEntry = (path: string) => outputs[path]?.entryPoint !== undefined && !imported.has(path);
   const loaded = new Set(Object.keys(outputs).filter(isEntry));
   // The loop also visits what is added during the loop.
   for (const path of loaded) {
