@@ -17,8 +17,10 @@ export interface Unsent {
   sent: number;
   /** Whether others appended an entry after those that its author saw. */
   followsOthers?: boolean;
-  /** Whether its mutation was applied already when its author wrote it. */
+  /** Whether the log had applied its mutation when its author wrote it. */
   isApplied?: boolean;
+  /** The unsent entry before it that applies its mutation, or a later one of its client. */
+  repeats?: Unsent | undefined;
   /** Why the log never gets it. */
   failure?: unknown;
   /** The parts of the body as written that were dropped before it was sent, by index. */
@@ -153,7 +155,7 @@ export function rebaseFailed({ index, draft }: Unsent, cause: unknown): EntryRej
   return new EntryRejectedError(index, `the reducer cannot rebase the entry: ${reason}`, { log, type, cause });
 }
 
-/** Whether an item changes no state, because its mutation was applied before. */
+/** Whether an item changes no state, because its mutation is applied before it. */
 export function hasNoEffect({ isVoid, unsent }: BranchItem): boolean {
-  return isVoid || unsent.isApplied === true;
+  return isVoid || unsent.isApplied === true || unsent.repeats !== undefined;
 }

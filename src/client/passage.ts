@@ -151,8 +151,9 @@ export class Passage {
   async #pass(given: readonly BranchItem[], stretch: Stretch): Promise<readonly BranchItem[]> {
     const items: BranchItem[] = [];
     for (const item of given) {
-      const meetsNone = stretch.passing.length === 0 && stretch.gone.length === 0;
-      const passed = meetsNone && item.unsent.failure === undefined ? item : await this.#passOne(item, stretch);
+      const { failure, repeats } = item.unsent;
+      const isIdle = stretch.passing.length + stretch.gone.length === 0 && (failure ?? repeats?.failure) === undefined;
+      const passed = isIdle ? item : await this.#passOne(item, stretch);
       if (passed !== undefined) items.push(passed);
     }
     return items;
@@ -180,14 +181,21 @@ export class Passage {
     return unsent.failure === undefined ? { ...item, isVoid: true } : undefined;
   }
 
-  /** An item that `rebase` would change over one that is gone was written on top of its effect. */
+  /**
+   * An item that `rebase` would change over one that is gone was written on top of its effect, and
+   * fails too. So does one that repeats the mutation of an item that failed.
+   */
   async #checkBasis(item: BranchItem, stretch: Stretch): Promise<void> {
-    if (stretch.gone.length === 0 || item.unsent.failure !== undefined || hasNoEffect(item)) return;
+    const { unsent } = item;
+    if (unsent.failure !== undefined) return;
+    const cause = unsent.repeats?.failure;
+    if (cause !== undefined) this.#fail(unsent, 'it repeats a mutation that the log does not get', cause);
+    if (stretch.gone.length === 0 || hasNoEffect(item)) return;
     const pieces = piecesOf(item);
     const crossed = await this.#cross(pieces, stretch.gone);
     if (crossed.pieces.length === pieces.length && crossed.pieces.every((piece, i) => piece === pieces[i])) {
       stretch.gone = crossed.others;
-    } else this.#fail(item.unsent, 'it was written on top of an entry that the log does not get', stretch.cause);
+    } else this.#fail(unsent, 'it was written on top of an entry that the log does not get', stretch.cause);
   }
 
   /** @returns undefined if the item fails, or if its mutation is overtaken */

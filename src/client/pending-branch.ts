@@ -1,5 +1,6 @@
+import type { ClientMutation } from '../log/entry.ts';
 import type { Arrival } from './arrivals.ts';
-import type { Branch, BranchItem, Unsent } from './branch.ts';
+import { type Branch, type BranchItem, hasNoEffect, type Unsent } from './branch.ts';
 import type { Passage, Rebaser } from './passage.ts';
 
 /**
@@ -44,6 +45,21 @@ export class PendingBranch {
 
   add(item: BranchItem): void {
     this.#items.push(item);
+  }
+
+  /** The unsent entry that applies a mutation, or the next later one of its client. */
+  applying({ client, mutation }: ClientMutation): Unsent | undefined {
+    let found: Unsent | undefined;
+    for (let i = this.#items.length - 1; i >= this.#removed; i--) {
+      const item = this.#items[i];
+      const once = item?.unsent.draft.once;
+      if (item === undefined || once?.client !== client) continue;
+      if (item.unsent.failure !== undefined || hasNoEffect(item)) continue;
+      // The mutations that have an effect have ascending numbers.
+      if (once.mutation < mutation) return found;
+      found = item.unsent;
+    }
+    return found;
   }
 
   /** The first item that is not shown, if it is that of an entry. */

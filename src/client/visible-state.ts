@@ -46,11 +46,9 @@ export class VisibleState {
   #state: DocumentState;
   /** Made the state, and holds its large values. */
   #folder: StateFolder;
-  /** Version and end of the confirmed entries that the state includes. */
+  /** Version and state of the confirmed entries that the state includes. */
   #version: number;
-  #position: Position;
-  #number: number | undefined;
-  #badEntry: BadEntry | undefined;
+  #confirmed: Confirmed;
   /** The pending entries as the state folds them, then those that were announced. */
   readonly #branch: PendingBranch;
   /** Entries that are not shown yet, in order. */
@@ -65,9 +63,7 @@ export class VisibleState {
     this.#rebaser = rebaser;
     this.#branch = new PendingBranch(follower.newest);
     this.#version = follower.version;
-    this.#position = follower.confirmed.end;
-    this.#number = follower.confirmed.number;
-    this.#badEntry = follower.confirmed.badEntry;
+    this.#confirmed = follower.confirmed;
     this.#folder = follower.folder;
     this.#state = this.#stateOf(follower.confirmed.state);
   }
@@ -77,17 +73,17 @@ export class VisibleState {
   }
 
   get position(): Position {
-    return this.#position;
+    return this.#confirmed.end;
   }
 
   /** The number of the entry before the position, if it has one. */
   get number(): number | undefined {
-    return this.#number;
+    return this.#confirmed.number;
   }
 
   /** The entry at which the state has stopped. */
   get badEntry(): BadEntry | undefined {
-    return this.#badEntry;
+    return this.#confirmed.badEntry;
   }
 
   /** The first entry that waits to be sent. */
@@ -110,9 +106,10 @@ export class VisibleState {
    */
   author(unsent: readonly Unsent[]): () => Promise<Branch> {
     const seen = this.#branch.copy();
-    const [folder, { content }] = [this.#folder, this.#state];
+    const [folder, { state }] = [this.#folder, this.#confirmed];
+    for (const each of unsent) each.repeats = each.draft.once && this.#branch.applying(each.draft.once);
     return async () => {
-      for (const each of unsent) await noteApplied(each, folder, content);
+      for (const each of unsent) await noteApplied(each, folder, state);
       const { at, items } = seen();
       return { at, items: [...items, ...unsent.map(branchItemOf)] };
     };
@@ -123,6 +120,7 @@ export class VisibleState {
    * were announced before. Each needs a call of {@link add}, in order.
    */
   announce(pending: Pending): void {
+    pending.repeats = pending.draft.once && this.#branch.applying(pending.draft.once);
     this.#announced.add(pending);
     this.#branch.add(branchItemOf(pending));
   }
@@ -136,14 +134,14 @@ export class VisibleState {
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
       this.#follower.checkAppends();
-      await noteApplied(pending, this.#folder, this.#state.content);
+      await noteApplied(pending, this.#folder, this.#confirmed.state);
       const item = this.#branch.find(pending);
       if (item === undefined) throw pending.failure ?? new Error('an announced entry is not on the branch');
       const state = await this.#fold(this.#folder, this.#state.content, {
         pending,
         item,
-        end: this.#position,
-        number: this.#number,
+        end: this.#confirmed.end,
+        number: this.#confirmed.number,
         entries: this.#branch.entries,
       });
       const isSame = await this.#isSame(this.#folder, state);
@@ -274,9 +272,9 @@ export class VisibleState {
   }
 
   async #carry(move: BranchMove): Promise<void> {
-    const { content } = this.#state;
+    const { state } = this.#confirmed;
     // A collection may have removed chunks of this state.
-    for (const each of this.#announced) await noteApplied(each, this.#folder, content).catch(ignoreMissing);
+    for (const each of this.#announced) await noteApplied(each, this.#folder, state).catch(ignoreMissing);
     await move.carry();
   }
 
@@ -383,29 +381,21 @@ export class VisibleState {
    * @param isSame whether the content is the same
    * @param confirmed what the state includes; by default what it included before
    */
-  #set(
-    state: State,
-    isSame: boolean,
-    confirmed: Confirmed = { state, end: this.#position, number: this.#number, badEntry: this.#badEntry },
-  ): void {
+  #set(state: State, isSame: boolean, confirmed = this.#confirmed): void {
     if (isSame) {
       DocumentState.move(this.#state, this.#folder.nodes, state);
       return this.#reach(confirmed);
     }
     this.#state = this.#stateOf(state);
-    this.#position = confirmed.end;
-    this.#number = confirmed.number;
-    this.#badEntry = confirmed.badEntry;
+    this.#confirmed = confirmed;
     this.#listeners.call();
   }
 
   /** Takes the place of the state. Calls the listeners if the bad entry is another one. */
-  #reach({ end, number, badEntry }: Confirmed): void {
-    this.#position = end;
-    this.#number = number;
-    if (badEntry === this.#badEntry) return;
-    this.#badEntry = badEntry;
-    this.#listeners.call();
+  #reach(confirmed: Confirmed): void {
+    const { badEntry } = this.#confirmed;
+    this.#confirmed = confirmed;
+    if (confirmed.badEntry !== badEntry) this.#listeners.call();
   }
 }
 
@@ -413,11 +403,12 @@ function storedMutation({ dropped }: Pending, first: Position | undefined): Stor
   return first && { ...first, ...(dropped.length > 0 && { dropped }) };
 }
 
-/** Notes whether a new entry takes no effect, because its mutation was applied before it. */
+/** Notes whether a new entry takes no effect, because the log had applied its mutation before. */
 async function noteApplied(unsent: Unsent, folder: StateFolder, state: State): Promise<void> {
   const { once } = unsent.draft;
-  if (once === undefined) return;
-  unsent.isApplied ??= (await folder.highestMutation(state, once.client)) >= once.mutation;
+  if (once === undefined || unsent.isApplied !== undefined) return;
+  unsent.isApplied = (await folder.highestMutation(state, once.client)) >= once.mutation;
+  if (unsent.isApplied) unsent.repeats = undefined;
 }
 
 function ignoreMissing(error: unknown): void {

@@ -136,6 +136,12 @@ class Writer {
           },
         ),
     );
+    // Another part of the program sends the same mutations again, which changes nothing.
+    const mayRepeat = !isAppend && entries.every(({ once }) => once !== undefined);
+    if (mayRepeat && this.#random.chance(0.3)) {
+      const repeated = entries.map((entry) => document.mutate({ ...entry, metadata: { of: 'repetition' } }));
+      this.#open.push(Promise.all(repeated.map((each) => each.catch(ignoreRefused))));
+    }
     // A mutation counts as seen before it is shown, so the next look waits for that.
     const isShown = () =>
       isTold ||
@@ -204,6 +210,10 @@ function isName(name: string | undefined): boolean {
 }
 
 const LOST = new Error('socket hang up');
+
+function ignoreRefused(error: unknown): void {
+  if (!(error instanceof EntryDroppedError || error instanceof MutationOvertakenError)) ignoreFaults(error);
+}
 
 function ignoreFaults(error: unknown): void {
   if (error !== LOST && !(error instanceof Error && error.message.includes('no answer came'))) throw error;

@@ -824,7 +824,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'announced-not-carried',
     fault: 'an entry that is announced while others arrive does not meet their entries',
-    test: 'test/unit/rebase-costs.test.ts',
+    test: 'test/unit/unsent-entries.test.ts',
     edits: [
       {
         file: 'client/visible-state.ts',
@@ -878,6 +878,18 @@ export const MUTANTS: readonly Mutant[] = [
         file: 'client/arrivals.ts',
         from: '    this.#next = { change, moment };',
         to: '    this.#next = { change, moment };\n    Object.assign(moment, { change });',
+      },
+    ],
+  },
+  {
+    name: 'repetition-survives',
+    fault: 'a repeated mutation stays unsent, unmoved, although the first one has failed',
+    test: 'test/unit/unsent-entries.test.ts',
+    edits: [
+      {
+        file: 'client/passage.ts',
+        from: "    if (cause !== undefined) this.#fail(unsent, 'it repeats",
+        to: "    if (cause === 0) this.#fail(unsent, 'it repeats",
       },
     ],
   },

@@ -7,6 +7,7 @@ import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { cells, cities, deleteRows, firstColumn, insertRows, send, WAYS } from '../support/cities.ts';
 import { rowsOf } from '../support/live-logs.ts';
 
+const tick = () => new Promise((resolve) => setImmediate(resolve));
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
 describe.each(WAYS)('a deletion by %s that others split', (way) => {
@@ -58,37 +59,85 @@ test('a refused entry is named by its index in the append, although one before i
       if (type === 'Set' && isFull) throw new Error('the sheet is full');
     },
   };
-  const { ann, ben } = await cities({ reducer });
+  const { live, ann, ben } = await cities({ reducer });
   await ben.append(insertRows(2));
-  isFull = true;
+  live.interceptor = (name, effect) => {
+    // The second attempt comes after the entry of the other client.
+    if (name === 'putEntries') isFull = true;
+    return effect();
+  };
   const refused = ann.append([deleteRows(1, 3), cells([0, 1, 'state'])]);
   await expect(refused).rejects.toThrow(EntryRejectedError);
   await expect(refused).rejects.toMatchObject({ index: 1, type: 'Set', cause: { message: 'the sheet is full' } });
 });
 
 test.each(['order-10', 'order-1\u0001'])(
-  'a mutation after the newest entry is refused if others append %j after order-1',
+  'an entry of others with the id %j is not taken for order-1, which was sent',
   { tags: ['I12'] },
   async (id) => {
     const { live, ann, ben } = await cities();
-    const after = ann.newest;
-    const asked = [
-      ann.mutate({ ...cells([1, 1, 'Texas']), id: utf8('order-1') }),
-      ann.mutate(cells([1, 1, 'TX']), { after }),
-    ];
     let puts = 0;
     live.interceptor = async (name, effect) => {
-      const answer = await effect();
-      if (name === 'putEntries' && puts++ === 0) await ben.append({ ...cells([1, 1, 'Colorado']), id: utf8(id) });
-      return answer;
+      if (name !== 'putEntries' || puts++ > 0) return effect();
+      await ben.append({ ...insertRows(0), id: utf8(id) });
+      throw new Error('socket hang up');
     };
-    const [first, second] = await Promise.allSettled(asked);
+    const after = ann.newest;
+    const [first, second] = await Promise.allSettled([
+      ann.mutate({ ...cells([2, 1, 'Colorado']), id: utf8('order-1') }),
+      ann.mutate(cells([1, 1, 'Texas']), { after }),
+    ]);
     expect(first?.status).toBe('fulfilled');
     expect(second).toMatchObject({ status: 'rejected', reason: expect.any(EntryExistsError) });
-    expect((await firstColumn(ann)).length).toBe(4);
-    expect((await rowsOf(ann))[1]).toEqual(['Austin', 'Colorado']);
+    expect(await rowsOf(ann)).toEqual([[], ['city'], ['Austin'], ['Denver', 'Colorado'], ['Provo']]);
   },
 );
+
+test('an entry that is made while others arrive meets their entries', { tags: ['I12'] }, async () => {
+  let waits: Promise<void> | undefined;
+  const reducer: Reducer = {
+    ...spreadsheet,
+    fold: async (draft, entry) => {
+      if (entry.type === 'Set') await waits;
+      return spreadsheet.fold(draft, entry);
+    },
+  };
+  const { live, ann, ben } = await cities({ reducer });
+  await ben.append(insertRows(0));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let puts = 0;
+  live.interceptor = async (name, effect) => {
+    const answer = await effect();
+    // The document reads the insertion after the first attempt, and folds after the second one.
+    if (name === 'putEntries' && ++puts === 1) waits = promise;
+    return answer;
+  };
+  const asked = [ann.mutate(cells([1, 1, 'Texas'])), ann.mutate(cells([0, 1, 'state']))];
+  while (puts === 0) await tick();
+  for (let i = 0; i < 20; i++) await tick();
+  expect(await rowsOf(ann)).toEqual([['city', 'state'], ['Austin', 'Texas'], ['Denver'], ['Provo']]);
+  asked.push(ann.mutate(cells([2, 1, 'Colorado'])), ann.mutate(insertRows(1)), ann.mutate(cells([4, 1, 'Utah'])));
+  resolve();
+  await Promise.all(asked);
+  const rows = [[], ['city', 'state'], [], ['Austin', 'Texas'], ['Denver', 'Colorado'], ['Provo', 'Utah']];
+  expect(await rowsOf(ann)).toEqual(rows);
+  await ben.refresh();
+  expect(await rowsOf(ben)).toEqual(rows);
+});
+
+test.each(WAYS)('a mutation repeated by %s fails with the first one', { tags: ['I12'] }, async (way) => {
+  const { live, ann, ben } = await cities();
+  const mutation = { ...cells([2, 1, 'Colorado']), once: { client: 'ann', mutation: 1 } };
+  await ben.append(deleteRows(2));
+  const before = (await live.sheet.items()).length;
+  const told = await Promise.allSettled([ann.mutate(mutation), send(ann, way, mutation)]);
+  expect(told).toMatchObject([
+    { status: 'rejected', reason: { code: 'ENTRY_DROPPED' } },
+    { status: 'rejected', reason: { code: 'ENTRY_DROPPED' } },
+  ]);
+  expect(await live.sheet.items()).toHaveLength(before);
+  expect(await rowsOf(ann)).toEqual([['city'], ['Austin'], ['Provo']]);
+});
 
 test('a mutation that was overtaken before the page opened takes no later edit with it', async () => {
   const { live, ann } = await cities();
