@@ -78,7 +78,7 @@ describe('a table that Castore wrote', () => {
       misfits: [{ reason: expect.stringContaining('the partition key is PORTS#{id}'), count: 30 }],
     });
     const proposed: object = JSON.parse(await readFile(file, 'utf8'));
-    expect(parseMapping({ ...proposed, ttl: undefined })).toEqual(readMapping('castore:SHIPS'));
+    expect(parseMapping({ ...proposed, ttl: undefined })).toEqual(readMapping('castore+metadata:SHIPS'));
     expect(proposed).toMatchObject({ ttl: 'expiresAt' });
   });
 
