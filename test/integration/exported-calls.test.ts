@@ -64,6 +64,41 @@ const NAMED: Readonly<Record<string, readonly string[]>> = {
 
 const NAMES_IN_TEXT = /\b(document|state|logs(?:\.(?:client|clock|feed|pipeline))?|feed)\.([a-z]\w+)/g;
 
+/** Calls that read, which the items of an application have too. */
+const READS: Readonly<Record<string, readonly string[]>> = {
+  Document: [
+    ...['log', 'state', 'getSnapshot', 'position', 'newest', 'number', 'snapshot', 'badEntry', 'pending'],
+    ...['pendingList', 'downloads', 'view', 'at', 'diff', 'history', 'map', 'close'],
+  ],
+  DocumentState: Object.keys(LOGFOLD.DocumentState),
+  Feed: ['consumeBatches', 'end', 'release', 'groups'],
+  FrozenMap: Object.keys(LOGFOLD.FrozenMap),
+  FrozenState: Object.keys(LOGFOLD.FrozenState),
+  LogClient: ['query', 'read', 'saveFile'],
+  PastState: ['position', 'number', 'badEntry', 'view', 'diff'],
+  RemoteLogStore: ['newestSegments', 'getEntry', 'entries', 'items'],
+  ServerLogs: ['client', 'feed', 'open', 'answer', 'object', 'close'],
+  'logfold/react': Object.keys(REACT),
+  logfold: ['openLogs', 'loadWasmPlatform', 'withHistory'],
+  spreadsheet: ['fold'],
+};
+const WRITES = {
+  Document: ['append', 'mutate'],
+  LogClient: ['createLog', 'addEntry', 'addDrafted', 'updateLogAttributes'],
+  ServerLogs: ['create'],
+};
+
+/** @throws Error if there is no such row */
+function rowsNamed(members: Readonly<Record<string, readonly string[]>>): typeof ROWS {
+  return Object.entries(members).flatMap(([name, all]) =>
+    all.map((member) => {
+      const row = ROWS.find(([each]) => each === `${name}.${member}`);
+      if (row === undefined) throw new Error(`there is no call of ${name}.${member}`);
+      return row;
+    }),
+  );
+}
+
 let world: World;
 
 beforeAll(async () => {
@@ -106,12 +141,29 @@ test('each call that the guides name is called here', async () => {
   expect(unknown).toEqual([]);
 });
 
+async function requireCall(on: World, name: string, call: Call): Promise<void> {
+  on.recorder.called.clear();
+  expect.hasAssertions();
+  await call(on);
+  // A call of another name would prove nothing.
+  expect([...on.recorder.called]).toContain(name);
+}
+
 describe('on a fed log with archived segments', () => {
-  test.each(ROWS)('%s works', async (name, call) => {
-    world.recorder.called.clear();
-    expect.hasAssertions();
-    await call(world);
-    // A call of another name would prove nothing.
-    expect([...world.recorder.called]).toContain(name);
+  test.each(ROWS)('%s works', async (name, call) => requireCall(world, name, call));
+});
+
+describe('on a fed log of mapped items with archived segments', () => {
+  let mapped: World;
+  beforeAll(async () => {
+    mapped = await World.open('mapped');
+  });
+  afterAll(() => mapped.close());
+
+  test.each(rowsNamed(READS))('%s works', async (name, call) => requireCall(mapped, name, call));
+
+  test.each(rowsNamed(WRITES))('%s is left to the application', async (name, call) => {
+    await expect(requireCall(mapped, name, call)).rejects.toMatchObject({ code: 'LOG_READ_ONLY' });
+    expect([...mapped.recorder.called]).toContain(name);
   });
 });

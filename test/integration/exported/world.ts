@@ -1,7 +1,8 @@
-import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { marshall } from '@aws-sdk/util-dynamodb';
 import { nativePlatform } from '../../../src/adapters/platform/native.ts';
-import { sleep } from '../../../src/adapters/platform/node-logs.ts';
+import { type LogsSettings, sleep } from '../../../src/adapters/platform/node-logs.ts';
 import type { ServerLogs } from '../../../src/adapters/web/server-logs.ts';
 import type { Document } from '../../../src/client/document.ts';
 import type { Logs, LogsDeps } from '../../../src/client/logs.ts';
@@ -13,14 +14,15 @@ import * as logfold from '../../../src/exports/logfold.ts';
 import * as react from '../../../src/exports/react.ts';
 import * as spreadsheet from '../../../src/exports/spreadsheet.ts';
 import * as testing from '../../../src/exports/testing.ts';
-import type { LogId } from '../../../src/ids/log-id.ts';
+import { type LogId, textLogId } from '../../../src/ids/log-id.ts';
 import type { Position } from '../../../src/ids/position.ts';
 import type { NewEntry } from '../../../src/log/client.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import type { CellEdit } from '../../../src/state/spreadsheet/reducer.ts';
 import { CliPlace } from '../../support/cli-place.ts';
-import { newLogId } from '../../support/logs.ts';
+import { NOON, newLogId } from '../../support/logs.ts';
 import { type LocalAws, startLocalAws } from '../../support/stores/fauxqs.ts';
+import { createItemTable } from '../../support/stores/item-table.ts';
 import { clientConfig } from '../../support/stores/shared-engine.ts';
 import { CallRecorder } from './recorder.ts';
 
@@ -39,6 +41,8 @@ export const ENTRIES = {
 const FEED = ['--feed-table', 'Feed'];
 const EXPIRE_NOW = ['--keep-segments', '1', '--keep-days', '0', '--grace', '0s', '--expire', 'delete'];
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
+/** The table of an application, whose items are entries. */
+const MAPPED = { entryTable: 'Events', mapping: 'pk-sk' } as const;
 const BUCKET = 'logs';
 /** Segments that are archived and left the table. The segment after them is open. */
 export const SEGMENTS = 3;
@@ -84,15 +88,18 @@ export class World {
   /** On the same tables, and a copy of the objects in S3. */
   readonly awsLogs: ServerLogs;
   readonly #aws: LocalAws;
+  readonly #settings: LogsSettings & typeof TABLES;
   #edits = 0;
 
   private constructor(
     place: CliPlace,
     localAws: LocalAws,
+    settings: LogsSettings & typeof TABLES,
     opened: Pick<World, 'log' | 'logs' | 'others' | 'awsLogs' | 'document' | 'dynamodb'>,
   ) {
     this.place = place;
     this.#aws = localAws;
+    this.#settings = settings;
     this.s3 = localAws.s3;
     this.log = opened.log;
     this.logs = opened.logs;
@@ -102,28 +109,23 @@ export class World {
     this.dynamodb = opened.dynamodb;
   }
 
-  static async open(): Promise<World> {
+  /** @param schema whose items the log has: those of logfold, or those of an application */
+  static async open(schema: 'own' | 'mapped' = 'own'): Promise<World> {
     const [place, localAws] = await Promise.all([CliPlace.open(), startLocalAws()]);
-    const log = await place.log();
-    await place.json('work', '--until-idle', ...FEED);
-    for (let number = 1; number <= SEGMENTS * EDITS; number++) {
-      await place.client.addEntry(log, await entryOf(place, log, number));
-      if (number % EDITS > 0) continue;
-      await place.json('segment', log);
-      await place.json('work', '--until-idle', ...FEED);
-    }
-    for (let pass = 0; pass < 3; pass++) await place.json('sweep', ...EXPIRE_NOW, ...FEED);
+    const log = schema === 'own' ? await fill(place) : await fillMapped(place);
     const { s3 } = localAws;
     await s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
     const bucket = new aws.S3BlobStore({ client: s3, bucket: BUCKET });
     for await (const { key } of place.blobs.list('')) await bucket.put(key, await place.read(key));
     const dynamodb = new DynamoDBClient(clientConfig(place.endpoint));
-    const logs = await local.openLogs({ directory: place.directory, feedTable: 'Feed' });
-    return new World(place, localAws, {
+    const settings = { ...TABLES, feedTable: 'Feed', ...(schema === 'mapped' && MAPPED) };
+    const { directory } = place;
+    const logs = await local.openLogs({ directory, ...settings });
+    return new World(place, localAws, settings, {
       log,
       logs,
-      others: await local.openLogs({ directory: place.directory }),
-      awsLogs: aws.openLogs({ ...TABLES, bucket: BUCKET, feedTable: 'Feed', dynamodb, s3 }),
+      others: await local.openLogs({ directory, ...settings }),
+      awsLogs: aws.openLogs({ ...settings, bucket: BUCKET, dynamodb, s3 }),
       document: await logs.open(log, { reducer: spreadsheet.spreadsheet }),
       dynamodb,
     });
@@ -146,7 +148,7 @@ export class World {
   /** Opens {@link awsLogs} once more. */
   openAws(): ServerLogs {
     const { dynamodb, s3 } = this;
-    return aws.openLogs({ ...TABLES, bucket: BUCKET, feedTable: 'Feed', dynamodb, s3 });
+    return aws.openLogs({ ...this.#settings, bucket: BUCKET, dynamodb, s3 });
   }
 
   /** A new value, and an entry that sets a cell of the second column to it. */
@@ -178,6 +180,7 @@ export class World {
     const allows = () => true;
     const json = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
     return {
+      ...(this.#settings.mapping !== undefined && { types: logfold.VIRTUAL_TYPES, parseLog: textLogId }),
       platform: nativePlatform,
       urlOf: encodeURIComponent,
       fetch: async (url: string, { headers }: { readonly headers: Record<string, string> }) => {
@@ -194,6 +197,48 @@ export class World {
     await logs.client.addEntry(log, this.edit().entry);
     return log;
   }
+}
+
+async function fill(place: CliPlace): Promise<LogId> {
+  const log = await place.log();
+  await place.json('work', '--until-idle', ...FEED);
+  for (let number = 1; number <= SEGMENTS * EDITS; number++) {
+    await place.client.addEntry(log, await entryOf(place, log, number));
+    if (number % EDITS > 0) continue;
+    await place.json('segment', log);
+    await place.json('work', '--until-idle', ...FEED);
+  }
+  for (let pass = 0; pass < 3; pass++) await place.json('sweep', ...EXPIRE_NOW, ...FEED);
+  return log;
+}
+
+/** As {@link fill}, but the last segment has an entry, and no entry has a file or an object. */
+async function fillMapped(place: CliPlace): Promise<LogId> {
+  const log = textLogId('sheet/1');
+  const dynamodb = new DynamoDBClient(clientConfig(place.endpoint));
+  await createItemTable(dynamodb, MAPPED.entryTable, { stream: 'NEW_IMAGE' });
+  for (let number = 1; number <= SEGMENTS * EDITS + 1; number++) {
+    const isShown = number !== IMPORT && number <= SEGMENTS * EDITS;
+    const cell = isShown ? [(number - 1) % 3, 0, `value ${number}`] : [9, 9, 'other'];
+    const key = { pk: log, sk: number - 1 };
+    const item = { ...key, type: 'Set', ts: new Date(NOON * 1000).toISOString(), payload: [cell] };
+    await dynamodb.send(new PutItemCommand({ TableName: MAPPED.entryTable, Item: marshall(item) }));
+  }
+  dynamodb.destroy();
+  const division = ['--snapshot-every-entries', String(EDITS), '--segment-every-entries', String(EDITS)];
+  const words = [
+    '--reducer',
+    'spreadsheet',
+    '--entry-table',
+    MAPPED.entryTable,
+    '--mapping',
+    MAPPED.mapping,
+    ...division,
+    ...FEED,
+  ];
+  await place.json('work', '--until-idle', ...words);
+  for (let pass = 0; pass < 4; pass++) await place.json('sweep', ...words, ...EXPIRE_NOW);
+  return log;
 }
 
 /** An entry of the log by its number. */
