@@ -100,7 +100,7 @@ export {
 } from '../state/define-reducer.ts';
 export type { Draft, DraftOptions } from '../state/draft.ts';
 export type { DraftMap, LateValue } from '../state/draft-map.ts';
-export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
+export { FrozenMap, type FrozenMeta, FrozenState } from '../state/frozen-state.ts';
 export { withHistory } from '../state/history/with-history.ts';
 export type { DraftMeta } from '../state/meta.ts';
 export {
@@ -119,6 +119,6 @@ export type { MapChange, MetaChange } from '../state/state-diff.ts';
 export type { BlobStore } from '../store/blob-store.ts';
 export type { Key, KeyKind } from '../tree/key.ts';
 export type { RangeDelete } from '../tree/range-delete.ts';
-export type { KeyRange, MapItem, RangeRead, WeighedItem } from '../tree/read.ts';
+export type { KeyRange, LimitedRange, MapItem, RangeRead, WeighedItem } from '../tree/read.ts';
 export { type RecordDeps, type RecordResult, recordRevisions } from '../workers/revisions/record-revisions.ts';
 export { RevisionLogs, type RevisionLogsDeps } from '../workers/revisions/revision-logs.ts';

@@ -4,9 +4,8 @@ import type { DocumentState } from '../client/document-state.ts';
 import type { Observable } from '../client/listeners.ts';
 import { type LiveDocument, LiveRead, type LiveReading } from '../client/live-read.ts';
 import type { Value } from '../codec/value.ts';
-import type { LimitedRange } from '../state/frozen-state.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet.ts';
-import type { MapItem } from '../tree/read.ts';
+import type { LimitedRange, MapItem } from '../tree/read.ts';
 
 export type { Observable } from '../client/listeners.ts';
 export type { LiveDocument, LiveReading } from '../client/live-read.ts';

@@ -6,7 +6,14 @@ import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { type KeySet, keysInSet } from '../tree/key-set.ts';
 import { treeCount, treeWeight } from '../tree/node.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
-import { itemAtOffset, type KeyRange, type MapItem, type RangeRead, type WeighedItem } from '../tree/read.ts';
+import {
+  checkLimit,
+  itemAtOffset,
+  type KeyRange,
+  type MapItem,
+  type RangeRead,
+  type WeighedItem,
+} from '../tree/read.ts';
 import type { DraftUse } from './draft-use.ts';
 import type { EditedMap, MapUse } from './edited-map.ts';
 
@@ -112,9 +119,11 @@ export class EditableMap implements MapUse {
   /**
    * The items of a range in order of key, as they are at the first call of `next`.
    * @throws KeyInvalidError if a bound has the other kind of keys
+   * @throws UsageError if the limit is not a whole number of at least 0
    */
   async *items(range: RangeRead = {}): AsyncGenerator<MapItem> {
     this.#checkBounds(range);
+    checkLimit(range);
     const items = await this.#use.run(async () => mergedValues(this.#map.store, await this.#applied(), range));
     try {
       for (;;) {

@@ -4,7 +4,7 @@ import { type BufferedTree, findMerged, getMerged, mergedValues } from '../tree/
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { treeCount } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { type KeyRange, type MapItem, type RangeRead, READ_AHEAD } from '../tree/read.ts';
+import { checkLimit, type LimitedRange, type MapItem, type RangeRead, READ_AHEAD } from '../tree/read.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
 import type { ReducerDraft } from './reducer.ts';
@@ -12,14 +12,6 @@ import { isHiddenMap, type State } from './state.ts';
 
 /** The metadata record of a frozen state. Values are new objects, so a reader may change them. */
 export type FrozenMeta = Omit<DraftMeta, 'set' | 'delete' | 'clear'>;
-
-/** A range of keys, and the number of items that the reader wants at most. */
-export interface LimitedRange extends KeyRange {
-  /** No limit if absent. */
-  readonly limit?: number | undefined;
-  /** From the last item of the range to the first. */
-  readonly reverse?: boolean | undefined;
-}
 
 /**
  * One map of a frozen state. A map that the state does not have is empty and accepts keys of either
@@ -73,27 +65,15 @@ export class FrozenMap {
    * item.
    * @throws UsageError if a bound has the other kind of keys, or the limit is not a whole number
    */
-  range({
-    from,
-    to,
-    limit = Number.POSITIVE_INFINITY,
-    reverse,
-  }: LimitedRange = {}): AsyncGenerator<MapItem, undefined> {
+  range(range: LimitedRange = {}): AsyncGenerator<MapItem, undefined> {
+    const { from, to, limit, reverse } = range;
     for (const bound of [from, to]) if (bound !== undefined) this.#checkKey(bound);
-    if (!(limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY))) {
-      throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number of at least 0`);
-    }
-    return this.#items({ from, to, reverse }, limit);
+    checkLimit(range);
+    return this.#items({ from, to, limit, reverse, ahead: READ_AHEAD });
   }
 
-  async *#items(range: RangeRead, limit: number): AsyncGenerator<MapItem, undefined> {
-    if (this.#map === undefined || limit === 0) return;
-    let count = 0;
-    const read = { ...range, ahead: READ_AHEAD, wanted: limit };
-    for await (const item of mergedValues(this.#store, this.#map, read)) {
-      yield item;
-      if (++count >= limit) return;
-    }
+  async *#items(range: RangeRead): AsyncGenerator<MapItem, undefined> {
+    if (this.#map !== undefined) yield* mergedValues(this.#store, this.#map, range);
   }
 
   #checkKey(key: Key): void {

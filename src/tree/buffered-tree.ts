@@ -81,7 +81,10 @@ export async function getMerged(store: NodeStore, map: BufferedTree, key: Key): 
   return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
 }
 
-/** The encoded items of a range in order of key, or in reverse, including buffered edits. */
+/**
+ * The encoded items of a range in order of key, or in reverse, including buffered edits. Ignores
+ * the limit.
+ */
 export async function* mergedItems(
   store: NodeStore,
   map: BufferedTree,
@@ -143,15 +146,17 @@ export async function* mergedValues(
   map: BufferedTree,
   range: RangeRead = {},
 ): AsyncGenerator<MapItem> {
-  const { ahead = 0, wanted = Number.POSITIVE_INFINITY } = range;
+  const { ahead = 0, limit = Number.POSITIVE_INFINITY, wanted = limit } = range;
+  if (limit === 0) return;
   const loading: Promise<MapItem>[] = [];
   let count = 0;
-  for await (const encoded of mergedItems(store, map, range)) {
+  for await (const encoded of mergedItems(store, map, { ...range, wanted })) {
     count++;
     const { key, leaf, index } = encoded;
     const value = inlineValue(leaf, index);
     if (value !== undefined && loading.length === 0) {
       yield { key, value };
+      if (count >= limit) return;
       continue;
     }
     const item = value === undefined ? toItem(store, encoded) : Promise.resolve({ key, value });
@@ -160,6 +165,7 @@ export async function* mergedValues(
     loading.push(item);
     const held = count < wanted ? ahead : 0;
     if (loading.length > held) for (const ready of loading.splice(0, loading.length - held)) yield await ready;
+    if (count >= limit) return;
   }
   for (const item of loading) yield await item;
 }

@@ -3,6 +3,7 @@ import { VALUE_REF_BYTES, VALUE_REF_TYPE } from '../codec/canonical.ts';
 import type { ChunkId } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
+import { UsageError } from '../errors.ts';
 import { at, keyAt } from './array.ts';
 import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
 import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef, type Tree, valueBytes } from './node.ts';
@@ -33,17 +34,32 @@ export interface KeyRange {
   readonly to?: Key | undefined;
 }
 
+/** A range, the most items of it, and its direction. */
+export interface LimitedRange extends KeyRange {
+  /** No limit if absent. */
+  readonly limit?: number | undefined;
+  /** From the last item of the range to the first. */
+  readonly reverse?: boolean | undefined;
+}
+
+/** @throws UsageError if the limit of a range is not a whole number of at least 0 */
+export function checkLimit({ limit = Number.POSITIVE_INFINITY }: LimitedRange): void {
+  if (limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY)) return;
+  throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number of at least 0`);
+}
+
 /** A range, and how much of it to request before it is read. */
-export interface RangeRead extends KeyRange {
+export interface RangeRead extends LimitedRange {
   /**
    * The most leaves to request ahead of the current leaf, and the most large values ahead of the
    * current item. 0 by default, so that memory is least.
    */
   readonly ahead?: number | undefined;
-  /** The number of items that the reader wants at most. Nothing after them is requested ahead. */
+  /**
+   * The number of items that the reader wants at most, by default the limit. Nothing after them is
+   * requested ahead.
+   */
   readonly wanted?: number | undefined;
-  /** From the last item of the range to the first. */
-  readonly reverse?: boolean | undefined;
 }
 
 /** The usual {@link RangeRead.ahead} of a reader that waits for a network. */
@@ -83,7 +99,7 @@ export function referencedId(encoded: Uint8Array): ChunkId | undefined {
 
 /**
  * The items of a range in order of key, as slices of leaves. In reverse, the last slice comes
- * first. Holds one leaf at a time, and the leaves that are requested ahead.
+ * first. Holds one leaf at a time, and the leaves that are requested ahead. Ignores the limit.
  */
 export async function* rangeSlices(store: NodeStore, tree: Tree, range: RangeRead = {}): AsyncGenerator<LeafSlice> {
   if (tree.top === undefined) return;

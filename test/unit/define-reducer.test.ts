@@ -56,6 +56,7 @@ describe('a defined reducer', () => {
     expect(await poll.mapsOf(await fold('Vote', 1, 'tea')).counts.get('tea')).toBe(1);
     const { counts, votes } = poll.mapsOf(await fold('Vote', 2, { for: 'tea', extra: true }));
     expect(await Array.fromAsync(counts.items())).toEqual([{ key: 'tea', value: 1 }]);
+    expect(await Array.fromAsync(counts.items({ limit: 0 }))).toEqual([]);
     expect(await votes.get(3)).toEqual({ for: 'tea' });
     expect((await fold('Close', 1, null)).meta.get('closed')).toBe(7);
   });

@@ -103,15 +103,13 @@ export class Collection {
     if (limit === 0) return;
     const range = { ...itemRange(this.name, from, to), reverse, ahead: READ_AHEAD };
     const versions = this.#maps.versions.items({ ...range, wanted: limit });
-    let count = 0;
     try {
-      for await (const { key, value } of this.#maps.items.items({ ...range, wanted: limit })) {
+      for await (const { key, value } of this.#maps.items.items({ ...range, limit })) {
         // Deleted items have a version and no value.
         let stored = (await versions.next()).value;
         while (stored !== undefined && stored.key !== key) stored = (await versions.next()).value;
         const version = readItemVersion(stored?.value)?.version ?? 0;
         yield { id: idOf(this.name, String(key)), version, value };
-        if (++count >= limit) return;
       }
     } finally {
       await versions.return(undefined);
