@@ -168,6 +168,22 @@ describe('status', () => {
     expect(own[1]).toMatch(/^│ name +│ entries │ lag │$/);
   });
 
+  test('on a narrow terminal shows that a log is stopped', async () => {
+    const own = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    await place.client.addEntry(own, { type: 'Unknown', version: 1 });
+    await place.client.addSnapshot(own);
+    await runCli(['work', '--until-idle', ...place.words]);
+    for (const columns of [100, 80, 65]) {
+      const answer = await say(['status', own], columns);
+      expect(answer.stdout).toContain('│ ENTRY_TYPE_UNKNOWN │');
+      const table = linesOf(answer).filter((line) => line.startsWith('│'));
+      expect(Math.max(...table.map((line) => stringWidth(line)))).toBeLessThanOrEqual(columns);
+    }
+    const narrow = await say(['status', own], 50);
+    expect(narrow.stdout).toMatch(/^For .*stopped.*, widen the terminal or give --json\.$/m);
+    expect(narrow.stdout).toContain(`${own} is stopped: `);
+  });
+
   test('on a terminal without a size has all columns', async () => {
     const [, head = ''] = linesOf(await say(['status', log], 0));
     expect(head).toContain('buffered');

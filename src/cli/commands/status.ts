@@ -63,7 +63,7 @@ const COLUMNS = [
   ...['chunks', 'bytes', 'buffered', 'foreign'],
 ];
 /** Columns that a terminal may lack if they are empty or do not fit, the least important first. */
-const SPARE = ['buffered', 'chunks', 'bytes', 'expiring', 'expired', 'archived', 'segments', 'foreign', 'stopped'];
+const SPARE = ['buffered', 'chunks', 'bytes', 'expiring', 'expired', 'archived', 'segments', 'foreign'];
 const SPARE_OF_SEGMENTS = ['foreign', 'expires', 'archived'];
 /** The cells that tell nothing. */
 const EMPTY: readonly (string | number)[] = ['', '-', 0, '0 B'];
@@ -142,9 +142,11 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[], sett
     return found === '' ? [] : [`${printable(log)}: another program wrote ${found}; logfold passes over them`];
   });
   const failed = failures.map(({ log, code, message }) => `${printable(log)} cannot be read: ${code}: ${message}`);
+  // A log that is stopped needs a person.
+  const stopped = stops.length > 0;
   const columns = {
-    spare: hasNames ? SPARE : [...SPARE, 'name'],
-    last: [...(hasNames ? ['log'] : []), 'last snapshot', 'entries', 'lag'],
+    spare: [...SPARE, ...(stopped ? [] : ['stopped']), ...(hasNames ? [] : ['name'])],
+    last: [...(hasNames ? ['log'] : []), 'last snapshot', 'entries', 'lag', ...(stopped ? ['stopped'] : [])],
   };
   return [fittedTable(COLUMNS, rows, columns), ...stops, ...notes, ...failed].join('\n');
 }
