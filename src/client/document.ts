@@ -207,7 +207,8 @@ export class Document<R extends Reducer = Reducer> {
    * after the entries of `mutate`
    * @returns the places of the entries, and what was dropped of them; undefined if the log has
    * applied their mutations already
-   * @throws EntryRejectedError if the reducer rejects an entry; nothing is appended
+   * @throws EntryRejectedError if the reducer rejects an entry, also after the entries that others
+   * appended; nothing is appended
    * @throws EntryDroppedError if others removed what an entry changes; nothing is appended
    * @throws MutationOvertakenError if a mutation never takes effect, because a later one of its
    * client did before; nothing is appended

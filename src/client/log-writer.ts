@@ -3,10 +3,11 @@ import {
   AttemptsExhaustedError,
   ChunkMissingError,
   EntryExistsError,
+  EntryRejectedError,
   isLogfoldError,
   StoreUnavailableError,
 } from '../errors.ts';
-import { MAX_NUMBER, nextPosition, previousPosition } from '../ids/position.ts';
+import { comparePositions, MAX_NUMBER, nextPosition, previousPosition } from '../ids/position.ts';
 import { Attempts, Contention, type RetryLimits } from '../log/backoff.ts';
 import type { AddedEntries, AppendOptions } from '../log/client.ts';
 import { DEFAULT_RETRIES } from '../log/client-context.ts';
@@ -74,9 +75,9 @@ export class LogWriter {
 
   /**
    * Appends entries directly after the last entry of the log, and folds them. Rebases them first
-   * over what their author had not seen. An entry that the reducer rejects is not appended. If
-   * others appended in the meantime, reads their entries, waits and tries again, unless `after` is
-   * given. After a lost answer, looks for the entries in the log.
+   * over what their author had not seen. An entry that the reducer rejects, also after a refresh,
+   * is not appended. If others appended in the meantime, reads their entries, waits and tries
+   * again, unless `after` is given. After a lost answer, looks for the entries in the log.
    * @returns undefined if the log has applied the entries' mutations already; nothing is appended
    * @throws MutationOvertakenError if a mutation never takes effect; nothing is appended
    * @throws AttemptsExhaustedError if other clients were faster in every attempt
@@ -93,10 +94,19 @@ export class LogWriter {
     try {
       return await this.#append(entries, options);
     } catch (error) {
-      if (!(error instanceof ChunkMissingError)) throw error;
-      await follower.reload();
+      if (error instanceof ChunkMissingError) await follower.reload();
+      else if (!(error instanceof EntryRejectedError)) throw error;
+      // With `after`, the entries are about the state that was rejected.
+      else if (options.after !== undefined || !(await this.#readsNews())) throw error;
       return this.#append(entries, options);
     }
+  }
+
+  /** Refreshes the follower. @returns whether the log has entries that it had not read */
+  async #readsNews(): Promise<boolean> {
+    const { end } = this.#follower.confirmed;
+    await this.#follower.refresh().catch(() => undefined);
+    return comparePositions(this.#follower.confirmed.end, end) !== 0;
   }
 
   async #append(entries: Unwritten, options: AppendOptions): Promise<AppendedEntries | undefined> {

@@ -37,9 +37,12 @@ describe('a reducer that validates new entries', () => {
     expect(error).toBeInstanceOf(EntryRejectedError);
     expect(error).toMatchObject({ index: 0, reason: 'the reducer refuses the entry: a balance of -1 after 0' });
     expect(error).toMatchObject({ cause: new Error('a balance of -1 after 0') });
+    // One look at what others appended.
+    expect(live.requests).toEqual(['entries']);
+    await expect(document.append(balance(-1), { after: document.newest })).rejects.toThrow(EntryRejectedError);
     await expect(document.mutate(balance(-1))).rejects.toThrow(EntryRejectedError);
     expect(document.pending).toEqual([]);
-    expect(live.requests).toEqual([]);
+    expect(live.requests).toEqual(['entries']);
     expect(await live.sheet.items()).toHaveLength(1);
   });
 
@@ -66,6 +69,24 @@ describe('a reducer that validates new entries', () => {
     await expect(document.mutate(balance(6))).rejects.toThrow('the balance is 6 already');
     expect(document.pending).toEqual([]);
     expect(await collectionsOf(document.state).scalar('balance')).toBe(6);
+  });
+
+  test('an entry that only an old state refuses is appended', async () => {
+    const live = await LiveLog.create();
+    const opened = validated(async (_, state) => {
+      if ((await collectionsOf(state).scalar('balance')) === undefined) throw new Error('there is no account');
+    });
+    const document = await live.open({ reducer: opened });
+    await expect(document.append(balance(1))).rejects.toThrow('there is no account');
+    await (await live.open({ reducer: collections })).append(balance(5));
+    const { newest } = document;
+    await expect(document.append(balance(6), { after: newest })).rejects.toThrow('there is no account');
+    live.requests.length = 0;
+    await document.append(balance(6));
+    expect(live.requests).toEqual(['entries', 'putEntries']);
+    expect(await collectionsOf(document.state).scalar('balance')).toBe(6);
+    live.interceptor = async () => Promise.reject(new StoreUnavailableError('the store does not answer'));
+    await expect(document.append({ ...balance(7), type: 'Nothing' })).rejects.toThrow(EntryRejectedError);
   });
 
   test('a fold does not validate the entries of the log', async () => {
