@@ -7,6 +7,7 @@ import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { NodeCache } from '../tree/node-cache.ts';
 import { Document, type DocumentDeps } from './document.ts';
+import { loadPastState, type Moment, type PastState } from './document-state.ts';
 import { Feed } from './feed.ts';
 import { type ListedLog, type LogListOptions, listLogs, scanLogs } from './list-logs.ts';
 import { checkDocumentOptions, type DocumentOptions } from './options.ts';
@@ -107,6 +108,21 @@ export class Logs {
     if (this.#closed !== undefined) document.close();
     this.checkOpen();
     return document;
+  }
+
+  /**
+   * The state of a log at a moment of the past, as `Document.at` gives it. Does not load the newest
+   * state, so it is for a log of which no document is open.
+   * @throws LogsClosedError after {@link close}
+   * @throws LogIdInvalidError if no log here can have the id; see {@link parseLogId}
+   * @throws ReducerInvalidError if the reducer lacks a part
+   * @throws LogNotFoundError if the log does not exist
+   * @throws the errors of `Document.at`
+   */
+  async at(log: string, moment: Moment, options: Pick<DocumentOptions, 'reducer'>): Promise<PastState> {
+    this.checkOpen();
+    checkDocumentOptions(log, options);
+    return loadPastState({ ...this.#deps, reducer: options.reducer }, this.#parseLog(log), moment);
   }
 
   /**

@@ -77,7 +77,7 @@ const READS: Readonly<Record<string, readonly string[]>> = {
   LogClient: ['query', 'read', 'saveFile'],
   PastState: ['position', 'number', 'badEntry', 'view', 'diff'],
   RemoteLogStore: ['newestSegments', 'getEntry', 'entries', 'items'],
-  ServerLogs: ['client', 'feed', 'open', 'answer', 'object', 'close'],
+  ServerLogs: ['client', 'feed', 'open', 'at', 'answer', 'object', 'close'],
   'logfold/react': Object.keys(REACT),
   logfold: ['openLogs', 'loadWasmPlatform', 'withHistory'],
   spreadsheet: ['fold'],

@@ -4,14 +4,17 @@ import {
   DocumentClosedError,
   EntryNotFoundError,
   LogNotFoundError,
+  LogsClosedError,
   PositionInvalidError,
+  ReducerInvalidError,
   UsageError,
 } from '../../src/errors.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet.ts';
 import { LiveLog } from '../support/live-logs.ts';
-import { newLogId, unarchived } from '../support/logs.ts';
+import { NOON, newLogId, unarchived } from '../support/logs.ts';
+import { versionedSheet } from '../support/models/versioned-sheet.ts';
 import { set } from '../support/sheet-log.ts';
 import { readsOfPage } from '../support/stores/remote-reads.ts';
 
@@ -27,6 +30,43 @@ async function edited(texts: string): Promise<LiveLog> {
   }
   return live;
 }
+
+describe('the state of a log at a moment, without a document', () => {
+  test('it is that of a document, without the requests that open one', async () => {
+    const live = await edited('ABC');
+    await live.sheet.completed();
+    await live.sheet.edit(set(0, 0, 'D'));
+    const { log } = live.sheet;
+    const document = await live.open();
+    const logs = live.logs();
+    const reducer = versionedSheet(1);
+    for (const moment of [at(0, 3), { number: 2 }, new Date((NOON + 2) * 1000), at(0, 6)]) {
+      const [past, same] = [await logs.at(log, moment, { reducer }), await document.at(moment)];
+      expect(past.position).toEqual(same.position);
+      expect(await rowsOf(past)).toEqual(await rowsOf(same));
+    }
+    live.requests.length = 0;
+    await logs.at(log, at(0, 3), { reducer });
+    const alone = [...live.requests];
+    live.requests.length = 0;
+    await (await live.logs().open(log, { reducer })).at(at(0, 3));
+    expect(live.requests.slice(-alone.length)).toEqual(alone);
+    expect(live.requests.length).toBe(alone.length + 2);
+  });
+
+  test('it refuses what no log has', async () => {
+    const live = await LiveLog.create();
+    const logs = live.logs();
+    const reducer = versionedSheet(1);
+    await expect(logs.at(newLogId(), at(0, 1), { reducer })).rejects.toThrow(LogNotFoundError);
+    await expect(logs.at(newLogId(), at(0, 0), { reducer })).rejects.toThrow(LogNotFoundError);
+    await expect(logs.at(live.sheet.log, at(0, 9), { reducer })).rejects.toThrow(EntryNotFoundError);
+    // @ts-expect-error a program without types forgets the reducer
+    await expect(logs.at(live.sheet.log, at(0, 1), {})).rejects.toThrow(ReducerInvalidError);
+    await logs.close();
+    await expect(logs.at(live.sheet.log, at(0, 1), { reducer })).rejects.toThrow(LogsClosedError);
+  });
+});
 
 describe('the state of a document at a moment', () => {
   test('it is that before the entry at a position', async () => {

@@ -24,6 +24,11 @@ export function logsCalls(open: (world: World) => Logs | Promise<Logs>, log = of
       expect(document.log).toBe(log(world));
       expect((await document.view(CORNER))[2]?.[0]).toBe('value 15');
     },
+    at: async (world) => {
+      const past = await (await open(world)).at(log(world), { number: 2 }, { reducer: spreadsheet });
+      expect(past.number).toBe(1);
+      expect(await past.view(CORNER)).not.toEqual([]);
+    },
     list: async (world) => {
       const logs = await open(world);
       expect(await Array.fromAsync(logs.list(), (listed) => listed.log)).toContain(log(world));
