@@ -2,11 +2,12 @@ import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import manifest from '../../package.json' with { type: 'json' };
 import { AWS, ENGINE, LOCAL } from './exported/deployments.ts';
+import { DRAFT, DRAFT_MAP, DRAFT_META, SHEET } from './exported/drafts.ts';
 import { LOGFOLD } from './exported/functions.ts';
 import { STORED_FILE } from './exported/log-client.ts';
 import { REACT } from './exported/react.ts';
-import { type Call, isPlainObject } from './exported/recorder.ts';
-import { COLLECTIONS, DEFINED_REDUCER, DRAFT_MAP, DRAFT_META, ITEMS, SPREADSHEET } from './exported/reducers.ts';
+import { type Call, isClass, isPlainObject } from './exported/recorder.ts';
+import { COLLECTIONS, DEFINED_REDUCER, ITEMS, SPREADSHEET } from './exported/reducers.ts';
 import { GIVEN_ENTRIES, MEMORY_PIPELINE, REDUCER_TEST, TESTING } from './exported/testing.ts';
 import { ENTRIES, SEGMENTS, World } from './exported/world.ts';
 
@@ -27,12 +28,14 @@ const CALLS: { readonly [entry in keyof typeof ENTRIES]: Calls } = {
 /** Classes and interfaces of objects that functions return. */
 const RETURNED: Calls = {
   DefinedReducer: DEFINED_REDUCER,
+  Draft: DRAFT,
   DraftMap: DRAFT_MAP,
   DraftMeta: DRAFT_META,
   Engine: ENGINE,
   GivenEntries: GIVEN_ENTRIES,
   MemoryPipeline: MEMORY_PIPELINE,
   ReducerTest: REDUCER_TEST,
+  Sheet: SHEET,
   StoredFile: STORED_FILE,
 };
 
@@ -62,6 +65,7 @@ const NAMED: Readonly<Record<string, readonly string[]>> = {
   feed: ['Feed'],
 };
 
+const EXPORTS_IN_SOURCE = /^export (?:type )?\{([^}]*)\} from '([^']+)';$/gm;
 const NAMES_IN_TEXT = /\b(document|state|logs(?:\.(?:client|clock|feed|pipeline))?|feed)\.([a-z]\w+)/g;
 
 /** Calls that read, which the items of an application have too. */
@@ -125,6 +129,21 @@ test('each function of an exported object has its call', () => {
   );
   expect(functions).toContain('spreadsheet.fold');
   expect(functions.filter((name) => !ROWS.some(([called]) => called === name))).toEqual([]);
+});
+
+test('each class that an entry exports as a type has its calls', async () => {
+  const found: string[] = [];
+  for (const entry of Object.keys(ENTRIES)) {
+    const source = new URL(`../../src/exports/${entry === '.' ? 'logfold' : entry.slice(2)}.ts`, import.meta.url);
+    for (const [, names = '', path = ''] of (await readFile(source, 'utf8')).matchAll(EXPORTS_IN_SOURCE)) {
+      const module: Readonly<Record<string, unknown>> = await import(new URL(path, source).href);
+      const exported = names.split(',').map((name) => name.replace('type ', '').trim());
+      found.push(...exported.filter((name) => isClass(module[name]) && !(module[name].prototype instanceof Error)));
+    }
+  }
+  expect(found).toEqual(expect.arrayContaining(['Logs', 'Sheet', 'GivenEntries']));
+  const names = new Set(ROWS.map(([name]) => name.split('.')[0]));
+  expect(found.filter((name) => !names.has(name))).toEqual([]);
 });
 
 test('each call that the guides name is called here', async () => {

@@ -91,7 +91,7 @@ export class CallRecorder {
   }
 }
 
-export function isClass(value: unknown): value is object {
+export function isClass(value: unknown): value is object & { readonly prototype: unknown } {
   return typeof value === 'function' && Function.prototype.toString.call(value).startsWith('class ');
 }
 

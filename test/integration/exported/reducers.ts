@@ -6,14 +6,10 @@ import type * as itemsEntry from '../../../src/exports/items.ts';
 import type * as spreadsheetEntry from '../../../src/exports/spreadsheet.ts';
 import type { ImageChange } from '../../../src/revisions/image-change.ts';
 import type { Collection, Collections } from '../../../src/state/collections/collections.ts';
-import type { DraftMap } from '../../../src/state/draft-map.ts';
-import type { DraftMeta } from '../../../src/state/meta.ts';
-import type { Reducer, ReducerDraft } from '../../../src/state/reducer.ts';
-import { rangeSet } from '../../../src/tree/range-delete.ts';
 import type { RevisionLogs } from '../../../src/workers/revisions/revision-logs.ts';
 import { foldEntryAt } from '../../support/logs.ts';
-import type { Call, CallsOf, MemberCalls } from './recorder.ts';
-import { CORNER, EDITS, SEGMENTS, type World } from './world.ts';
+import type { CallsOf, MemberCalls } from './recorder.ts';
+import { CORNER, type World } from './world.ts';
 
 /** A log of a project with two tasks, one of which was deleted. */
 async function project(world: World): Promise<Document> {
@@ -248,75 +244,4 @@ export const DEFINED_REDUCER: MemberCalls<Omit<Votes, 'newEntry'>> = {
   },
   entry: async (world) =>
     expect((await votes(world)).reducer.entry('Vote', 1, 'tea')).toEqual({ type: 'Vote', version: 1, body: 'tea' }),
-};
-
-/** Folds the log from its beginning, which is in archives, and runs at its second entry. */
-async function inFold(world: World, run: (draft: ReducerDraft) => unknown): Promise<void> {
-  const reducer: Reducer = {
-    name: 'numbers',
-    version: 1,
-    fold: async (draft, { number = 0 }) => {
-      draft.map('numbers', 'number').put(number, 'value');
-      draft.meta.set('newest', number);
-      if (number === 2) await run(draft);
-    },
-  };
-  const { number } = await world.logs.open(world.log, { reducer });
-  expect(number).toBeGreaterThanOrEqual(SEGMENTS * EDITS);
-}
-
-const inMap = (check: (map: DraftMap) => unknown): Call => {
-  return (world) => inFold(world, (draft) => check(world.record('DraftMap', draft.map('numbers', 'number'))));
-};
-
-export const DRAFT_MAP: MemberCalls<DraftMap> = {
-  kind: inMap((map) => expect(map.kind).toBe('number')),
-  buffers: inMap((map) => expect(map.buffers).toBe(false)),
-  put: inMap(async (map) => {
-    map.put(3, 'three', 5);
-    expect(await map.get(3)).toBe('three');
-  }),
-  delete: inMap(async (map) => {
-    map.delete(1);
-    expect(await map.get(1)).toBeUndefined();
-  }),
-  deleteRange: inMap(async (map) => {
-    map.deleteRange({ from: 1, to: 2 });
-    expect(await map.count()).toBe(1);
-  }),
-  get: inMap(async (map) => expect(await map.get(2)).toBe('value')),
-  count: inMap(async (map) => expect(await map.count()).toBe(2)),
-  weight: inMap(async (map) => expect(await map.weight()).toBe(2)),
-  atOffset: inMap(async (map) => expect(await map.atOffset(1)).toMatchObject({ key: 2 })),
-  items: inMap(async (map) => expect(await Array.fromAsync(map.items(), ({ key }) => key)).toEqual([1, 2])),
-  firstKey: inMap(async (map) => expect(await map.firstKey(2)).toBe(2)),
-  keys: inMap(async (map) => expect((await Array.fromAsync(map.keys())).flat()).toEqual([1, 2])),
-  firstKeys: inMap(async (map) => expect(await map.firstKeys(rangeSet({ from: 1, to: 2 }))).toEqual([1])),
-};
-
-const inMeta = (check: (meta: DraftMeta) => unknown): Call => {
-  return (world) => inFold(world, (draft) => check(world.record('DraftMeta', draft.meta)));
-};
-
-export const DRAFT_META: MemberCalls<DraftMeta> = {
-  size: inMeta((meta) => expect(meta.size).toBe(1)),
-  has: inMeta((meta) => expect([meta.has('newest'), meta.has('none')]).toEqual([true, false])),
-  get: inMeta((meta) => expect(meta.get('newest')).toBe(2)),
-  set: inMeta((meta) => {
-    meta.set('more', [1]);
-    expect(meta.get('more')).toEqual([1]);
-  }),
-  delete: inMeta((meta) => expect([meta.delete('newest'), meta.size]).toEqual([true, 0])),
-  clear: inMeta((meta) => {
-    meta.clear();
-    expect(meta.size).toBe(0);
-  }),
-  keys: inMeta((meta) => expect([...meta.keys()]).toEqual(['newest'])),
-  values: inMeta((meta) => expect([...meta.values()]).toEqual([2])),
-  entries: inMeta((meta) => expect([...meta.entries()]).toEqual([['newest', 2]])),
-  forEach: inMeta((meta) => {
-    const seen: unknown[] = [];
-    meta.forEach((value, name) => void seen.push([name, value]));
-    expect(seen).toEqual([['newest', 2]]);
-  }),
 };
