@@ -248,7 +248,8 @@ export class Document<R extends Reducer = Reducer> {
   /**
    * Shows an entry as soon as the reducer has folded it, and appends it in the background, in
    * order. When others appended first, rebases it as {@link append} does, and folds it again after
-   * their entries. If the store does not answer, tries again until the document is closed.
+   * their entries. The entries of earlier calls count as seen, also before they are shown. If the
+   * store does not answer, tries again until the document is closed.
    * @param options with `after: document.newest`, the entry is appended only if no other
    * application entry follows those that the document has read, except those of `mutate` before it
    * @returns its position, when the log has it, and its dropped parts; undefined if the log has

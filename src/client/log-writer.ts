@@ -232,7 +232,8 @@ function presentForms(unsent: readonly Unsent[], { items }: Branch): readonly Pr
   return unsent.map((each) => {
     if (each.failure !== undefined) throw each.failure;
     const item = items.find((one) => one.unsent === each);
-    if (item === undefined) throw new Error('an entry that is being appended is in the log already');
+    // Final, since sending it again cannot help.
+    if (item === undefined) throw new RangeError('an entry that is being appended is in the log already');
     each.dropped = droppedParts(item);
     return { unsent: each, drafts: draftsOf(item) };
   });

@@ -1,3 +1,4 @@
+import { onTestFinished } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
 import type { Value } from '../../src/codec/value.ts';
 import type { NewEntry } from '../../src/log/client.ts';
@@ -32,6 +33,8 @@ export async function cities(
   });
   const ann = await live.open({ reducer, ...others });
   const ben = await live.open({ reducer });
+  // Otherwise a fault could let a pending entry be sent again without an end.
+  onTestFinished(() => ann.close());
   return { live, ann, ben };
 }
 

@@ -93,6 +93,26 @@ test.each(['order-10', 'order-1\u0001'])(
   },
 );
 
+test('a mutation sees those before it, also if the document does not show them yet', { tags: ['I12'] }, async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const reducer: Reducer = {
+    ...spreadsheet,
+    fold: async (draft, entry) => {
+      if (entry.type === 'Insert Rows') await promise;
+      return spreadsheet.fold(draft, entry);
+    },
+  };
+  const { ann } = await cities({ reducer });
+  const inserted = ann.mutate(insertRows(1));
+  for (let i = 0; i < 10; i++) await tick();
+  expect(ann.pending).toEqual([]);
+  const filled = ann.mutate(cells([1, 0, 'Boulder']));
+  const appended = ann.append(cells([2, 1, 'Texas']));
+  resolve();
+  await Promise.all([inserted, filled, appended]);
+  expect(await rowsOf(ann)).toEqual([['city'], ['Boulder'], ['Austin', 'Texas'], ['Denver'], ['Provo']]);
+});
+
 test('an entry that is made while others arrive meets their entries', { tags: ['I12'] }, async () => {
   let waits: Promise<void> | undefined;
   const reducer: Reducer = {
