@@ -201,10 +201,9 @@ export function itemTime({ time }: Pick<SchemaMapping, 'time'>): ItemTime | unde
   return { name: time.attribute, milliseconds: (found) => partOfSecond(itemMilliseconds(found, time.format)) };
 }
 
-function millisecondsOf(mapping: SchemaMapping, item: StoredItem): number | undefined {
-  const time = itemTime(mapping);
-  const found = time && attributeOf(item, time.name);
-  return found && time.milliseconds(found);
+function millisecondsOf({ time }: SchemaMapping, item: StoredItem): number | undefined {
+  const found = time && attributeOf(item, time.attribute);
+  return found && partOfSecond(itemMilliseconds(found, time.format));
 }
 
 /** The attribute as it is: an entry has metadata only if it has the form of logfold's. */
