@@ -1038,6 +1038,18 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'old-state-rejects',
+    fault: 'an append is rejected without a look at what others appended',
+    test: 'test/unit/validate.test.ts',
+    edits: [
+      {
+        file: 'client/log-writer.ts',
+        from: 'comparePositions(this.#follower.confirmed.end, end) !== 0',
+        to: 'comparePositions(this.#follower.confirmed.end, end) < 0',
+      },
+    ],
+  },
+  {
     name: 'tail-unbounded',
     fault: 'a document whose requested snapshot never completes keeps every entry',
     test: 'test/unit/tail.test.ts',
