@@ -23,6 +23,8 @@ export interface Unsent {
   repeats?: Unsent | undefined;
   /** Why the log never gets it. */
   failure?: unknown;
+  /** Whether it failed because others did the same. Later entries do not build on it alone. */
+  isDoneByOthers?: boolean;
   /** The parts of the body as written that were dropped before it was sent, by index. */
   dropped: readonly number[];
 }

@@ -165,11 +165,11 @@ export class Passage {
     let passed: { readonly item: BranchItem | undefined; readonly passing: readonly Passing[] } | undefined;
     try {
       await this.#checkBasis(item, stretch);
-      if (unsent.failure === undefined) passed = await this.#meet(item, stretch.passing);
+      if (unsent.failure === undefined || unsent.isDoneByOthers) passed = await this.#meet(item, stretch.passing);
     } catch (cause) {
       unsent.failure ??= rebaseFailed(unsent, cause);
     }
-    if (passed !== undefined && unsent.failure === undefined) {
+    if (passed !== undefined && (unsent.failure === undefined || passed.item === undefined)) {
       stretch.passing = passed.passing;
       return passed.item;
     }
@@ -226,20 +226,27 @@ export class Passage {
       else {
         const crossed = await this.#crossItem(now, each.entries);
         if (crossed === undefined) return undefined;
-        now = { ...now, pieces: crossed.pieces };
+        now = crossed.pieces.length === 0 ? undefined : { ...now, pieces: crossed.pieces };
         next.push({ ...each, entries: crossed.others });
       }
     }
     return { item: now, passing: next };
   }
 
-  /** @returns undefined if the item fails */
+  /**
+   * If neither the item nor the entries have anything left to do, they did the same: the item
+   * fails, and later items were written for the state that there is.
+   * @returns undefined if the item fails otherwise
+   */
   async #crossItem(item: BranchItem, entries: readonly UnplacedEntry[]): Promise<Crossed | undefined> {
     const pieces = piecesOf(item);
     const crossed = await this.#cross(pieces, entries);
     const count = crossed.pieces.length;
-    if (count === 0) this.#fail(item.unsent, crossed.reason ?? 'others removed what it changes');
-    else if (count > pieces.length && !canSplit(item.unsent, count)) {
+    if (count === 0) {
+      this.#fail(item.unsent, crossed.reason ?? 'others removed what it changes');
+      item.unsent.isDoneByOthers ??= crossed.others.length === 0;
+      if (crossed.others.length === 0) return crossed;
+    } else if (count > pieces.length && !canSplit(item.unsent, count)) {
       this.#fail(item.unsent, 'others inserted into the range that it changes, and it cannot be split');
     } else return crossed;
     return undefined;

@@ -834,6 +834,18 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'same-change-missed',
+    fault: 'an entry that others made too drops the later entries of its author',
+    test: 'test/property/list-rebase.test.ts',
+    edits: [
+      {
+        file: 'client/passage.ts',
+        from: '      if (crossed.others.length === 0) return crossed;\n',
+        to: '',
+      },
+    ],
+  },
+  {
     name: 'own-by-prefix',
     fault: 'an entry of others counts as own if its id begins with that of an unsent entry',
     test: 'test/unit/unsent-entries.test.ts',
