@@ -1,5 +1,5 @@
 import pLimit from 'p-limit';
-import { ChunkMissingError, EntryRejectedError } from '../errors.ts';
+import { ChunkMissingError, EntryExistsError, EntryRejectedError } from '../errors.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { entriesAt } from '../log/new-entry.ts';
 import type { BadEntry } from '../snapshot/bad-entry.ts';
@@ -55,6 +55,8 @@ export class VisibleState {
   readonly #announced = new Set<Pending>();
   /** Whether the state includes entries that no longer wait, or pending ones at other places. */
   #isOutdated = false;
+  /** Entries that failed and whose authors learn it after the next update. */
+  readonly #untold: Pending[] = [];
   #closed: Error | undefined;
 
   constructor(follower: Follower, reducer: Reducer, rebaser: Rebaser) {
@@ -194,11 +196,14 @@ export class VisibleState {
   /** Takes an entry that cannot be stored off the pending ones. */
   async failed(pending: Pending, error: unknown): Promise<void> {
     pending.failure ??= error;
-    await this.#changes(() => {
+    // The next one most likely fails for the same reason: then one update is for all of them.
+    const waits = (): boolean => error instanceof EntryExistsError && this.next?.condition !== undefined;
+    await this.#changes(async () => {
       this.pending.settle(pending);
-      return this.#updateOrLater();
-    });
-    pending.settled.reject(error);
+      this.#untold.push(pending);
+      this.#isOutdated = true;
+      if (!waits()) await this.#updateOrLater();
+    }, waits);
   }
 
   /** Shows the error of an entry that is sent again later. */
@@ -210,20 +215,27 @@ export class VisibleState {
   /** Rejects the pending entries. The state stays as it is from now on. */
   close(error: Error): void {
     this.#closed ??= error;
+    this.#tell();
     for (const { settled } of this.pending.entries) settled.reject(error);
     this.#listeners.clear();
     this.pending.close();
   }
 
   /** Runs one change after the others. Then notifies the listeners of the pending entries. */
-  async #changes(run: () => Promise<void>): Promise<void> {
+  async #changes(run: () => Promise<void>, waits?: () => boolean): Promise<void> {
     await this.#limit(async () => {
       try {
         await run();
       } finally {
         this.pending.announce();
+        if (waits?.() !== true) this.#tell();
       }
     });
+  }
+
+  /** Tells the authors of entries that failed. */
+  #tell(): void {
+    for (const { settled, failure } of this.#untold.splice(0)) settled.reject(failure);
   }
 
   /** Leaves the state as it is if that fails, for example because the store does not answer. */

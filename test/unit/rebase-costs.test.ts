@@ -67,6 +67,19 @@ describe.each([{ rebases: true }, { rebases: false }])('with a rebase: $rebases'
     expect((await ann.view({ rows: { from: 0, to: 300 }, columns: { from: 1, to: 2 } })).flat()).toContain('39');
   });
 
+  test('mutations whose condition fails are folded once more for all of them', async () => {
+    const reducer = counting({ rebases });
+    const { ann, ben } = await twoClients(reducer);
+    await ben.append(insertRow);
+    const after = ann.newest;
+    const told = await Promise.allSettled(Array.from({ length: 40 }, (_, i) => ann.mutate(cell(i, `${i}`), { after })));
+    expect(told.filter(({ status }) => status === 'rejected')).toHaveLength(40);
+    expect((await ann.view({ rows: { from: 0, to: 1 }, columns: { from: 1, to: 2 } })).flat()).toEqual([null]);
+    expect(reducer.calls.fold).toBeLessThanOrEqual(3 * 40 + 1);
+    // Each one meets those before it, on which it may build.
+    expect(reducer.calls.rebase).toBeLessThanOrEqual(rebases ? 2 * 40 * 40 : 0);
+  });
+
   test('mutations during each arrival meet it once', async () => {
     const reducer = counting({ rebases });
     const { live, ann, ben } = await twoClients(reducer);
