@@ -201,8 +201,8 @@ export class VisibleState {
     await this.#changes(async () => {
       this.pending.settle(pending);
       this.#untold.push(pending);
-      this.#isOutdated = true;
-      if (!waits()) await this.#updateOrLater();
+      if (waits()) this.#isOutdated = true;
+      else await this.#updateOrLater();
     }, waits);
   }
 
