@@ -2,9 +2,9 @@ import { EntryGapError, LogNotFoundError, UsageError } from '../errors.ts';
 import { checkpointOf, FEED_START, positionOfCheckpoint } from '../feed/checkpoint.ts';
 import { checkGroupName, type FeedGroup, type FeedPlace, type SpanPlace } from '../feed/group-store.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import { type FeedItem, FeedReader, type FeedReaderDeps, type PlacedItem } from './feed-reader.ts';
 import { GroupMember, type GroupMemberDeps } from './group-member.ts';
-import { checkOptionNames } from './options.ts';
 
 export type { FeedItem } from './feed-reader.ts';
 

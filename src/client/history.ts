@@ -5,6 +5,7 @@ import { comparePositions, type Position, START } from '../ids/position.ts';
 import { type EntryMetadata, rootOf } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
 import type { LogEnd } from '../log/newest.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { mayLackEntries } from '../log/segment.ts';
 import { foldEntries } from '../snapshot/fold.ts';
@@ -31,7 +32,6 @@ import type { Key } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { inAdvance, READ_AHEAD } from '../tree/read.ts';
 import { loadPastState, type Moment } from './document-state.ts';
-import { checkOptionNames } from './options.ts';
 
 /** One value that a place had. */
 export interface Revision {

@@ -4,9 +4,9 @@ import { FEED_LOG } from '../feed/feed-log.ts';
 import { isChosenId, type LogId, MAX_CHOSEN_ID_BYTES, type ParseLog, textLogId } from '../ids/log-id.ts';
 import { START } from '../ids/position.ts';
 import type { LogReader } from '../log/log-store.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { listedIdKey, listedIdPrefix, parseListedId } from '../store/keys.ts';
-import { checkOptionNames } from './options.ts';
 
 /** A log in a listing. */
 export interface ListedLog {

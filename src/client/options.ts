@@ -1,5 +1,6 @@
 import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts';
 import type { OnForeign } from '../log/guard.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import { checkOnBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
 import type { ReloadLimits } from './state-folder.ts';
@@ -23,19 +24,6 @@ export interface DocumentOptions<R extends Reducer = Reducer> {
    * before it, names it in `badEntry`, and refuses to append. `throw` by default.
    */
   readonly onBadEntry?: OnBadEntry | undefined;
-}
-
-/**
- * Checks that a call got options, and none with a wrong name.
- * @param call name of the function, for the message
- * @throws UsageError otherwise
- */
-export function checkOptionNames(call: string, options: unknown, names: readonly string[]): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new UsageError(`${call} got no options, but ${String(options)}: it takes ${names.join(', ')}`);
-  }
-  const wrong = Object.keys(options).find((name) => !names.includes(name));
-  if (wrong !== undefined) throw new UsageError(`${call} has no option '${wrong}': it takes ${names.join(', ')}`);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { UsageError } from '../errors.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import { callSafely, checkFunction } from './listeners.ts';
-import { checkOptionNames } from './options.ts';
 
 export interface WatchOptions {
   /**

@@ -37,8 +37,7 @@ export function useDocument<T>(document: Observable<T>): T {
  * each change of an external store. An error is a field: throw it to show an error boundary.
  */
 export function useView(document: LiveDocument, rectangle: Rectangle): LiveReading<View> {
-  const { rows, columns } = rectangle;
-  const key = JSON.stringify([rows.from, rows.to, columns.from, columns.to]);
+  const key = JSON.stringify([rectangle]);
   return usePart(document, { source: 'view', key }, async (state) => ({
     rectangle,
     cells: await state.view(rectangle),
@@ -53,11 +52,11 @@ export function useView(document: LiveDocument, rectangle: Rectangle): LiveReadi
 export function useMap(
   document: LiveDocument,
   name: string,
-  { from, to, limit, reverse }: LimitedRange = {},
+  range: LimitedRange = {},
 ): LiveReading<readonly MapItem[]> {
-  const key = JSON.stringify([from, to, limit, reverse]);
-  return usePart(document, { source: `map ${name}`, key }, (state) =>
-    Array.fromAsync(state.map(name).range({ from, to, limit, reverse })),
+  const key = JSON.stringify([range]);
+  return usePart(document, { source: `map ${name}`, key }, async (state) =>
+    Array.fromAsync(state.map(name).range(range)),
   );
 }
 

@@ -19,6 +19,7 @@ import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
 import { checkEntryCount, type DraftedEntry, entriesAt, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
+import { checkOptionNames } from './option-names.ts';
 import type { Segment } from './segment.ts';
 
 export interface AppendOptions {
@@ -238,7 +239,7 @@ const APPEND_OPTIONS = ['after', 'snapshot', 'snapshotBefore'] satisfies (keyof 
 /**
  * Checks the options of an append, so that no condition is ignored.
  * @param names of the options that this append has
- * @throws UsageError if they are not an object
+ * @throws UsageError if they are not an object, or one has a wrong name
  * @throws PositionInvalidError if `after` or `snapshot` is not a position
  * @throws UsageError if `after` has a number that no entry has
  */
@@ -247,16 +248,7 @@ export function checkAppendOptions(
   options: AppendOptions,
   names: readonly string[] = APPEND_OPTIONS,
 ): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new UsageError('the options of the append are not an object', {
-      log,
-      advice: 'Give an object, or leave them out',
-    });
-  }
-  const wrong = Object.keys(options).find((name) => !names.includes(name));
-  if (wrong !== undefined) {
-    throw new UsageError(`an append has no option '${wrong}'`, { log, advice: `Give only ${names.join(', ')}` });
-  }
+  checkOptionNames('an append', options, names, { log });
   if (options.after !== undefined) checkAfter(log, options.after);
   if (options.snapshot !== undefined) checkPosition(options.snapshot, { log, name: 'snapshot' });
 }

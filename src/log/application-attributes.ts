@@ -16,6 +16,7 @@ import type { Entry, EntryAttributes } from './entry.ts';
 import { decodeEntry } from './item-codec.ts';
 import { ItemReader } from './item-reader.ts';
 import type { AttributeUpdate, LogReader } from './log-store.ts';
+import { checkOptionNames } from './option-names.ts';
 import type { RangeReader } from './read-entries.ts';
 
 /** The most attributes that one update names. */
@@ -30,6 +31,8 @@ export interface AttributeChange {
   /** Values that attributes must have before; undefined if an attribute must be absent. */
   readonly if?: { readonly [name: string]: Value | undefined };
 }
+
+export const CHANGE_NAMES = ['set', 'remove', 'if'] satisfies (keyof AttributeChange)[];
 
 export type AttributeAnswer =
   | { readonly updated: true }
@@ -103,7 +106,9 @@ function decodeAttributes(item: StoredItem, where: ItemReader['where']): EntryAt
   return Object.fromEntries(names.sort().map((name) => [name, read(name)]));
 }
 
-function encodeChange({ set = {}, remove = [], if: expected = {} }: AttributeChange): AttributeUpdate {
+function encodeChange(change: AttributeChange): AttributeUpdate {
+  checkOptionNames('updateAttributes', change, CHANGE_NAMES);
+  const { set = {}, remove = [], if: expected = {} } = change;
   const changed = [...Object.keys(set), ...remove];
   if (changed.length === 0) throw new UsageError('there is no attribute to set or to remove');
   const twice = changed.find((name, i) => changed.indexOf(name) !== i);

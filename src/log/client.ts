@@ -13,6 +13,7 @@ import { changeLogAttributes, findLogAttributes, type LogAttributes } from './lo
 import { creationTime, type DraftedEntry, draftEntries, type NewEntry, snapshotEntry } from './new-entry.ts';
 import { type CreateOptions, createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache, queryNewestSegments, type TRUST_MS } from './newest.ts';
+import { checkOptionNames } from './option-names.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 import { type LogAppend, transact } from './transact.ts';
 
@@ -161,8 +162,10 @@ export class LogClient {
   /**
    * Ends the log's newest segment and starts the next. Throws the errors of {@link startSegment}.
    */
-  async startSegment(log: LogId, { created }: EntryTime = {}): Promise<NewSegment> {
-    return startSegment(this.#context, this.#context.parseLog(log), created);
+  async startSegment(log: LogId, options: EntryTime = {}): Promise<NewSegment> {
+    const id = this.#context.parseLog(log);
+    checkOptionNames('startSegment', options, ['created'] satisfies (keyof EntryTime)[], { log: id });
+    return startSegment(this.#context, id, options.created);
   }
 
   /**

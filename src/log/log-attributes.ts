@@ -4,12 +4,13 @@ import { checkValue, setKey, type Value } from '../codec/value.ts';
 import { LogfoldError, SegmentStateError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { START } from '../ids/position.ts';
-import type { AttributeAnswer, AttributeChange } from './application-attributes.ts';
+import { type AttributeAnswer, type AttributeChange, CHANGE_NAMES } from './application-attributes.ts';
 import { attributeFromValue, checkNative, type Item, valueFromMap } from './attribute.ts';
 import { type ClientContext, writeWithRetries } from './client-context.ts';
 import { itemBytes } from './item-size.ts';
 import type { SegmentReader } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
+import { checkOptionNames } from './option-names.ts';
 import { changedMeanwhile, type Segment, shownAttributes } from './segment.ts';
 
 /** The values that an application gives to a log as a whole, by name. */
@@ -120,7 +121,8 @@ export function seeAttributes(
  * segment. Each later segment carries them.
  *
  * After any other error, such as a lost connection, the attributes may have been changed.
- * @throws UsageError if there is nothing to change, or an attribute is both set and removed
+ * @throws UsageError if the change has a wrong name, there is nothing to change, or an attribute is
+ * both set and removed
  * @throws LogNotFoundError if the log does not exist
  * @throws AttemptsExhaustedError if others were faster in every attempt
  * @throws the errors of {@link encodeLogAttributes}
@@ -147,7 +149,9 @@ export async function changeLogAttributes(
   });
 }
 
-function checkChange(log: LogId, { set = {}, remove = [] }: AttributeChange): void {
+function checkChange(log: LogId, change: AttributeChange): void {
+  checkOptionNames('updateLogAttributes', change, CHANGE_NAMES, { log });
+  const { set = {}, remove = [] } = change;
   const changed = [...Object.keys(set), ...remove];
   if (changed.length === 0) throw new UsageError('there is no attribute to set or to remove', { log });
   const twice = changed.find((name, i) => changed.indexOf(name) !== i);

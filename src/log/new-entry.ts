@@ -18,6 +18,7 @@ import {
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import { storableMetadata } from './metadata.ts';
 import { checkMutations } from './mutation.ts';
+import { checkOptionNames } from './option-names.ts';
 
 /** An entry that has no position yet. */
 export interface NewEntry {
@@ -81,7 +82,7 @@ const MAX_TIME = 1e11;
 /**
  * Checks and encodes entries that are appended together. All attempts to write an entry share its
  * id and its time, at whatever position.
- * @throws the errors of {@link checkNewEntries}
+ * @throws the errors of {@link checkNewEntries}, and UsageError if an entry has a wrong name
  * @throws ValueUnsupportedError if a body or metadata cannot be stored
  * @throws TooLargeError if metadata is too large
  * @throws ClockInvalidError if the clock shows a time before 1970
@@ -97,7 +98,20 @@ export function draftEntry(deps: DraftDeps, log: LogId, entry: NewEntry): Drafte
   return drafted(deps, log, entry);
 }
 
+const ENTRY_NAMES = [
+  'type',
+  'version',
+  'body',
+  'file',
+  'created',
+  'milliseconds',
+  'metadata',
+  'once',
+  'id',
+] satisfies (keyof NewEntry)[];
+
 function drafted({ now, random }: DraftDeps, log: LogId, entry: NewEntry): DraftedEntry {
+  checkOptionNames('an entry', entry, ENTRY_NAMES, { log });
   const { id = newEntryId(random), type, version, body = null, file, once } = entry;
   const metadata = storableMetadata(log, entry.metadata);
   return {

@@ -10,6 +10,7 @@ import { encodeLogAttributes, type LogAttributes } from './log-attributes.ts';
 import type { Consistency, NextSegment } from './log-store.ts';
 import { creationTime, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewest } from './newest.ts';
+import { checkOptionNames } from './option-names.ts';
 import { type Segment, shownAttributes } from './segment.ts';
 
 /** The time of a new log, its attributes, and what happens if it exists. */
@@ -33,24 +34,26 @@ export interface NewSegment {
  * Lists a chosen id before, so that every log with a chosen id is listed. If the log exists, its id
  * is listed again, in case that the listing lost it.
  * @param log a new id by default
- * @throws UsageError if the time is not in epoch seconds
+ * @throws UsageError if an option has a wrong name, or the time is not in epoch seconds
  * @throws EntryExistsError if the log exists, without `ifMissing`
  * @throws the errors of {@link encodeLogAttributes}
  */
 export async function createLog(
   context: ClientContext,
   log = context.newLogId(),
-  { created: time, attributes, ifMissing = false }: CreateOptions = {},
+  options: CreateOptions = {},
 ): Promise<LogId> {
+  checkOptionNames('create', options, ['created', 'attributes', 'ifMissing'] satisfies (keyof CreateOptions)[]);
+  const { created: time, attributes, ifMissing = false } = options;
   const created = creationTime(context, log, time);
   const segment = { log, segment: START.segment, created };
   const about = attributes === undefined ? segment : { ...segment, attributes: encodeLogAttributes(log, attributes) };
   const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
-  const options = { failure: 'Creating a log failed', conflict: () => false };
+  const write = { failure: 'Creating a log failed', conflict: () => false };
   if (isChosenId(log)) await context.blobs.put(listedIdKey(log), new TextEncoder().encode(log));
   try {
-    await writeWithRetries(context, [log], options, async () => {
+    await writeWithRetries(context, [log], write, async () => {
       await context.tables.createLog(about, first);
       context.newest.set(log, first);
     });

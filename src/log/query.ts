@@ -15,6 +15,7 @@ import { guardPointer, shownParts } from './guard.ts';
 import { lastWithoutRoot, type SnapshotSearch, searchSnapshot } from './last-snapshot.ts';
 import type { LogReader } from './log-store.ts';
 import { type LogEnd, type NewestCache, queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
+import { checkOptionNames } from './option-names.ts';
 import { endOfRange, readBackward } from './read-backward.ts';
 import { type EntrySource, type OpenRange, readUpTo } from './read-entries.ts';
 import { lastSnapshotOf, type Segment } from './segment.ts';
@@ -68,7 +69,7 @@ export interface QueryAnswer {
  * Reading throws the errors of {@link readUpTo}.
  * @throws PositionInvalidError if `from`, `to` or `snapshot` is malformed, or in reverse `to` is
  * before `from`
- * @throws UsageError if the limit is not a positive integer
+ * @throws UsageError if the range has a wrong name, or the limit is not a positive integer
  * @throws the errors of {@link positionOfNumber} if `from` or `to` is a number
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if `from` is `snapshot` and neither of the two newest
@@ -171,10 +172,10 @@ function answerOf(
   };
 }
 
+const RANGE_NAMES = ['from', 'to', 'limit', 'reverse', 'attributes', 'snapshot'] satisfies (keyof QueryRange)[];
+
 function checkRange(log: LogId, range: QueryRange): void {
-  if (typeof range !== 'object' || range === null) {
-    throw new UsageError('the range is not an object', { log, advice: "Give a range, such as { from: 'start' }" });
-  }
+  checkOptionNames('the range of a query', range, RANGE_NAMES, { log });
   const { from, to = 'end', snapshot } = range;
   if (from !== 'start' && from !== 'snapshot') checkPositionOrNumber(from, { log, name: 'from' });
   if (to !== 'end') checkPositionOrNumber(to, { log, name: 'to' });

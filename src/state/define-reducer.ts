@@ -1,6 +1,7 @@
 import { checkValue, type Value } from '../codec/value.ts';
 import { ReducerInvalidError } from '../errors.ts';
 import type { NewEntry } from '../log/new-entry.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
 import type { RangeRead } from '../tree/read.ts';
 import type { DraftOptions } from './draft.ts';
@@ -122,6 +123,16 @@ export interface ReducerDefinition<M extends MapTypes, E extends EntryTypes> {
   };
 }
 
+const DEFINITION_NAMES = [
+  'name',
+  'version',
+  'maps',
+  'entries',
+  'fold',
+  'validate',
+  'rebase',
+] satisfies (keyof ReducerDefinition<MapTypes, EntryTypes>)[];
+
 /** A new entry of a type and a version whose body has the type that its schema accepts. */
 type TypedNewEntry<E extends EntryTypes, T extends keyof E & string, V extends VersionOf<E[T]>> = NewEntry & {
   readonly type: T;
@@ -164,10 +175,12 @@ export interface DefinedReducer<M extends MapTypes, E extends EntryTypes> extend
  * @returns a reducer whose `fold` throws EntryTypeUnknownError, EntryVersionUnknownError, and
  * BodyInvalidError if a body does not fit
  * @throws ReducerInvalidError if the definition lacks a part, or versions have a gap
+ * @throws UsageError if a part has a wrong name
  */
 export function defineReducer<const M extends MapTypes, const E extends EntryTypes>(
   definition: ReducerDefinition<M, E>,
 ): DefinedReducer<M, E> {
+  checkOptionNames('defineReducer', definition, DEFINITION_NAMES);
   const { name, version, maps: types, entries, validate, rebase } = definition;
   // The compiler knows the types of bodies, and the schemas check them.
   const folds = handlersOf(entries, definition.fold as Given<Handler<M>>);

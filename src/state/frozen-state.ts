@@ -1,5 +1,6 @@
 import type { Value } from '../codec/value.ts';
 import { UsageError } from '../errors.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import { type BufferedTree, findMerged, getMerged, mergedValues } from '../tree/buffered-tree.ts';
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import { treeCount } from '../tree/node.ts';
@@ -12,6 +13,8 @@ import { isHiddenMap, type State } from './state.ts';
 
 /** The metadata record of a frozen state. Values are new objects, so a reader may change them. */
 export type FrozenMeta = Omit<DraftMeta, 'set' | 'delete' | 'clear'>;
+
+const RANGE_NAMES = ['from', 'to', 'limit', 'reverse'] satisfies (keyof LimitedRange)[];
 
 /**
  * One map of a frozen state. A map that the state does not have is empty and accepts keys of either
@@ -63,9 +66,11 @@ export class FrozenMap {
    * The items of a range in order of key, for one iteration. Requests the next few chunks of the
    * range ahead, and none after the limit. So `range({ reverse: true, limit: 1 })` reads the last
    * item.
-   * @throws UsageError if a bound has the other kind of keys, or the limit is not a whole number
+   * @throws UsageError if a bound has the other kind of keys, the limit is not a whole number, or
+   * a name is wrong
    */
   range(range: LimitedRange = {}): AsyncGenerator<MapItem, undefined> {
+    checkOptionNames('a range', range, RANGE_NAMES);
     const { from, to, limit, reverse } = range;
     for (const bound of [from, to]) if (bound !== undefined) this.#checkKey(bound);
     checkLimit(range);

@@ -4,6 +4,7 @@ import { encodeValue } from '../codec/canonical.ts';
 import { decodeValue } from '../codec/message-pack.ts';
 import { toValue, type Value } from '../codec/value.ts';
 import { EntryDroppedError, EntryRejectedError, isLogfoldError, textOf, UsageError } from '../errors.ts';
+import { checkOptionNames } from '../log/option-names.ts';
 import type { NewEntryOf } from '../state/define-reducer.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { Key } from '../tree/key.ts';
@@ -35,12 +36,14 @@ export interface ReducerTestOptions {
  * in the wrong place, or a helper function that is `async`, would call it with functions instead of
  * a state, and the test would hang or check nothing.
  * @param entries entries that are in the log already; `validate` does not see them
+ * @throws UsageError if an option has a wrong name
  */
 export function given<R extends Reducer>(
   reducer: R,
   entries: readonly NewEntryOf<R>[],
   options: ReducerTestOptions = {},
 ): GivenEntries<R> {
+  checkOptionNames('given', options, ['clock'] satisfies (keyof ReducerTestOptions)[]);
   return new GivenEntries(reducer, entries, options);
 }
 
@@ -58,10 +61,11 @@ export class GivenEntries<R extends Reducer> {
 
   /**
    * The entries that a document appends, in one request. Runs nothing: the expectation does.
-   * @param entries none for the state of the given entries
+   * @param entries one by one or as a list; none for the state of the given entries
    */
-  when(...entries: readonly NewEntryOf<R>[]): ReducerTest<R> {
-    return new ReducerTest({ reducer: this.#reducer, given: this.#entries, appended: entries, ...this.#options });
+  when(...entries: readonly (NewEntryOf<R> | readonly NewEntryOf<R>[])[]): ReducerTest<R> {
+    const appended = entries.flatMap((each) => each);
+    return new ReducerTest({ reducer: this.#reducer, given: this.#entries, appended, ...this.#options });
   }
 }
 
@@ -172,10 +176,12 @@ interface StateContent {
 
 type MapForm = 'object' | 'Map';
 
-function wantedContent({ maps = {}, meta = {} }: ExpectedState): {
+function wantedContent(expected: ExpectedState): {
   readonly content: StateContent;
   readonly kinds: ReadonlyMap<string, MapForm>;
 } {
+  checkOptionNames('thenState', expected, ['maps', 'meta'] satisfies (keyof ExpectedState)[]);
+  const { maps = {}, meta = {} } = expected;
   const kinds = new Map<string, MapForm>();
   const shown = Object.entries(maps).flatMap(([name, items]) => {
     const form = items instanceof Map ? 'Map' : 'object';

@@ -6,14 +6,14 @@ import { checkLogsSettings, type LogsSettings, type NODE_PORTS } from '../adapte
 import { ServerLogs } from '../adapters/web/server-logs.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { LogsDeps } from '../client/logs.ts';
-import { checkOptionNames } from '../client/options.ts';
 import { ReducerInvalidError, UsageError } from '../errors.ts';
 import { withFeed } from '../feed/feed-log-store.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
-import { type DivisionSettings, divisionOf } from '../log/division-policy.ts';
+import { DIVISION, type DivisionSettings, divisionOf } from '../log/division-policy.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../retention/retention-policy.ts';
+import { checkOptionNames } from '../log/option-names.ts';
+import { checkPolicy, DEFAULT_POLICY, RETENTION, type RetentionPolicy } from '../retention/retention-policy.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
 import { FakeClock } from './fake-clock.ts';
 import { MemoryPipeline } from './memory-pipeline.ts';
@@ -59,12 +59,14 @@ export class MemoryLogs extends ServerLogs {
    */
   constructor(options: MemoryLogsOptions = {}) {
     checkOptionNames('openLogs', options, MEMORY_OPTIONS);
-    const { reducer, division = {}, retention, clock = new FakeClock(), cacheBytes } = options;
+    const { reducer, division = {}, retention = {}, clock = new FakeClock(), cacheBytes } = options;
     if (reducer !== undefined && !isReducer(reducer)) {
       throw new ReducerInvalidError(`'reducer' of openLogs is not a reducer: it needs ${REDUCER_PARTS}`);
     }
     if (!(clock instanceof FakeClock)) throw new UsageError("'clock' of openLogs is not a FakeClock");
     const { types = RESERVED_TYPES } = checkLogsSettings({}, options);
+    checkOptionNames("'division' of openLogs", division, Object.keys(DIVISION.shape));
+    checkOptionNames("'retention' of openLogs", retention, Object.keys(RETENTION.shape));
     const policies = {
       division: divisionOf(division),
       retention: checkPolicy({ ...DEFAULT_POLICY, ...retention }),

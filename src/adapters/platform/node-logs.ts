@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import { Logs, type LogsDeps } from '../../client/logs.ts';
-import { checkOptionNames } from '../../client/options.ts';
 import { UsageError } from '../../errors.ts';
 import { parseLogId } from '../../ids/log-id.ts';
 import { type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import { type MappingDocument, parseMapping, readMapping, type SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { nativePlatform } from './native.ts';
 import type { Deployment } from './open-stores.ts';

@@ -1,9 +1,10 @@
 import { v7 as newUuid } from 'uuid';
+import { checkFunction } from '../../client/listeners.ts';
 import { Logs } from '../../client/logs.ts';
-import { checkOptionNames } from '../../client/options.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { type ParseLog, parseLogId } from '../../ids/log-id.ts';
 import { RESERVED_TYPES, type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import { RemoteLogStore, type SendLogRequest } from './remote-log-store.ts';
 import { UrlBlobStore, type UrlBlobStoreOptions } from './url-blob-store.ts';
 
@@ -41,10 +42,12 @@ const NAMES = [
  * Opens logs in a page, which has no AWS credentials: entries go through the application's server,
  * chunks come through URLs. Sends no request. The logs throw the errors of {@link RemoteLogStore}
  * and {@link UrlBlobStore}; `create` and `list` throw UsageError.
- * @throws UsageError if there are no options or one has a wrong name
+ * @throws UsageError if there are no options, one has a wrong name, or `send` or `urlOf` is missing
  */
 export async function openLogs(options: PageLogsOptions): Promise<Logs> {
   checkOptionNames('openLogs', options, NAMES);
+  checkFunction('send', options.send);
+  checkFunction('urlOf', options.urlOf);
   const { send, types, parseLog, cacheBytes, platform, ...urls } = options;
   const store = new RemoteLogStore(send);
   return new Logs({

@@ -1,7 +1,7 @@
 import { checkFunction } from '../../client/listeners.ts';
 import { Logs, type LogsDeps } from '../../client/logs.ts';
-import { checkOptionNames } from '../../client/options.ts';
 import { parseLogId } from '../../ids/log-id.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import { type AnswerOptions, answerLogRequest } from './answer-log-request.ts';
 import { answerObjectRequest, type ObjectAnswer, type ObjectOptions } from './answer-object-request.ts';
 import type { LogAnswer } from './log-message.ts';

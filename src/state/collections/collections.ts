@@ -1,5 +1,6 @@
 import { setKey, type Value } from '../../codec/value.ts';
 import { UsageError } from '../../errors.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import { inAdvance, type KeyRange, READ_AHEAD } from '../../tree/read.ts';
 import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
@@ -96,9 +97,11 @@ export class Collection {
   /**
    * The items in order of id, or those of a range of ids.
    * `items({ reverse: true, limit: 1 })` reads the last item.
-   * @throws UsageError if the limit is not a whole number of at least 0
+   * @throws UsageError if the limit is not a whole number of at least 0, or a name is wrong
    */
-  async *items({ from, to, limit = Number.POSITIVE_INFINITY, reverse }: IdRange = {}): AsyncGenerator<CollectionItem> {
+  async *items(ids: IdRange = {}): AsyncGenerator<CollectionItem> {
+    checkOptionNames('a range', ids, ['from', 'to', 'limit', 'reverse'] satisfies (keyof IdRange)[]);
+    const { from, to, limit = Number.POSITIVE_INFINITY, reverse } = ids;
     if (limit !== Number.POSITIVE_INFINITY) checkNatural('the limit of a range', limit);
     if (limit === 0) return;
     const range = { ...itemRange(this.name, from, to), reverse, ahead: READ_AHEAD };

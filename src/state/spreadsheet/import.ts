@@ -1,6 +1,7 @@
 import type { ByteSource } from '../../codec/bytes.ts';
 import { isObject, type Value } from '../../codec/value.ts';
 import { BodyInvalidError } from '../../errors.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import type { RulesNumber } from '../../workbook/typed-text.ts';
 import type { WorkbookOptions, WorkbookReading } from '../../workbook/workbook.ts';
 import type { FoldEntry } from '../reducer.ts';
@@ -21,15 +22,22 @@ export interface SheetImport extends WorkbookOptions {
 /** The rules that `importBody` names. */
 const NEWEST: RulesNumber = 2;
 
-const NAMES = ['format', 'sheet', 'delimiter', 'values', 'formulas', 'row', 'column', 'rules'];
+const NAMES = ['format', 'sheet', 'delimiter', 'values', 'formulas', 'row', 'column'] satisfies (keyof SheetImport)[];
 const ADVICE = "Append such entries with 'logfold import', or give the fields of a `SheetImport` and a file";
 
-/** The body of an Import entry in version 1, which names the newest rules for the file. */
+/**
+ * The body of an Import entry in version 1, which names the newest rules for the file.
+ * @throws UsageError if a field has a wrong name
+ * @throws BodyInvalidError if a field has a wrong value
+ */
 export function importBody(given: SheetImport): Value {
+  checkOptionNames('importBody', given, NAMES);
   const { format, sheet, delimiter, values, formulas, row, column } = given;
   const fields = { format, sheet, delimiter, values, formulas, row, column, rules: NEWEST };
   const named: [string, Value | undefined][] = Object.entries(fields);
-  return Object.fromEntries(named.filter((field): field is [string, Value] => field[1] !== undefined));
+  const body = Object.fromEntries(named.filter((field): field is [string, Value] => field[1] !== undefined));
+  parseImport(body);
+  return body;
 }
 
 /**
@@ -39,7 +47,7 @@ export function importBody(given: SheetImport): Value {
 function parseImport(body: Value): SheetImport & { readonly rules: RulesNumber } {
   if (!isObject(body)) throw invalid('its body is not an object');
   const { format, sheet, delimiter, values, formulas, row, column, rules = 1 } = body;
-  const unknown = Object.keys(body).find((name) => !NAMES.includes(name));
+  const unknown = Object.keys(body).find((name) => ![...NAMES, 'rules'].includes(name));
   if (unknown !== undefined) throw invalid(`'${unknown}' is not a field of its body`);
   if (format !== 'csv' && format !== 'xlsx') throw invalid("'format' is neither 'csv' nor 'xlsx'");
   if (values !== undefined && values !== 'text' && values !== 'typed') {

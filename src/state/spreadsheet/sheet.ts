@@ -1,5 +1,6 @@
 import type { Value } from '../../codec/value.ts';
 import { UsageError } from '../../errors.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
@@ -376,8 +377,12 @@ export async function readRectangle(sheet: Sheet, rectangle: Rectangle): Promise
  * @throws UsageError if the spans are not ranges of whole numbers, leave the sheet, or have more
  * than 1,000,000 cells
  */
-export function checkRectangle({ rows, columns }: Rectangle): void {
-  for (const { from, to } of [rows, columns]) {
+export function checkRectangle(rectangle: Rectangle): void {
+  checkOptionNames('a rectangle', rectangle, ['rows', 'columns'] satisfies (keyof Rectangle)[]);
+  const { rows, columns } = rectangle;
+  for (const [name, range] of Object.entries({ rows, columns })) {
+    checkOptionNames(`\`${name}\` of a rectangle`, range, ['from', 'to'] satisfies (keyof AxisRange)[]);
+    const { from, to } = range;
     if (Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 0 && to >= from) continue;
     throw new UsageError(`${from} to ${to} is not a range of positions`);
   }

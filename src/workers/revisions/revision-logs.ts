@@ -7,6 +7,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { START } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import type { TableReader } from '../../log/log-store.ts';
+import { checkOptionNames } from '../../log/option-names.ts';
 import { LOG_KINDS, revisionLog, type SourceTable } from '../../revisions/source-table.ts';
 import { type LoadDeps, loadState } from '../../snapshot/load.ts';
 import { keyNamesOf } from '../../state/items/item-key.ts';
@@ -29,6 +30,8 @@ interface OpenDocument {
 }
 
 const MOST = 100;
+const DEPS_NAMES = ['logs', 'source', 'platform', 'reducer', 'most'] satisfies (keyof RevisionLogsDeps)[];
+const SOURCE_NAMES = ['table', 'keyNames', 'per', 'actor'] satisfies (keyof SourceTable)[];
 
 /** The logs of one source table. Keeps the documents that were used last open. */
 export class RevisionLogs {
@@ -39,9 +42,11 @@ export class RevisionLogs {
   /** The document that was used last comes last. */
   readonly #open = new Map<LogId, OpenDocument>();
 
-  /** @throws UsageError if the reducer does not fold revisions of items */
+  /** @throws UsageError if the reducer does not fold revisions of items, or a name is wrong */
   constructor(deps: RevisionLogsDeps) {
     const { source, reducer = items, most = MOST } = deps;
+    checkOptionNames('RevisionLogs', deps, DEPS_NAMES);
+    checkOptionNames("'source' of RevisionLogs", source, SOURCE_NAMES);
     requireItemsReducer(reducer);
     this.source = source;
     this.#deps = deps;

@@ -614,13 +614,6 @@ export const VALUES: Cases = {
     await refused(() => checkMutations(LOG, [untyped({ once: 'mine' })]));
     checkMutations(LOG, [mutationOf('laptop', 1), {}]);
   },
-  'Give an object, or leave them out': async (refused) => {
-    const { client, log } = await clientOfLog();
-    const entry = { type: 'Set', version: 1 };
-    await refused(() => client.addEntry(log, entry, untyped('0/1')));
-    await client.addEntry(log, entry, {});
-    await client.addEntry(log, entry);
-  },
   'Give only …': async (refused) => {
     const { client, log } = await clientOfLog();
     const entry = { type: 'Set', version: 1 };
@@ -648,12 +641,6 @@ export const VALUES: Cases = {
     const [text = ''] = quoted(advice);
     expect(parsePosition(text)).toEqual({ segment: 0, entry: 17 });
     await client.addEntry(log, entry, { after: parsePosition('0/1') });
-  },
-  "Give a range, such as { from: 'start' }": async (refused) => {
-    const { client, log, add } = await clientOfLog();
-    await add([1]);
-    await refused(() => client.query(log, untyped(null)));
-    expect(await allEntries((await client.query(log, { from: 'start' })).entries)).toHaveLength(2);
   },
   'Read from a position that the log has: this one may be beyond its end. If the log had the entry, restore the entry from a backup of the Entry table':
     async (refused) => {
