@@ -11,6 +11,7 @@ import type { AxisRange } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
 import { parseMoment } from './moment.ts';
+import { noteTyped } from './next-step.ts';
 import { Output } from './output.ts';
 import type { Place } from './place.ts';
 import { applySettings, Setting, type Settings } from './settings.ts';
@@ -63,11 +64,6 @@ function fromDirectory(path: string, directory: string): string {
   return resolve(directory, path);
 }
 
-/** How to start the command line again, as it was started. npx finds it where no shell does. */
-export function commandName(): string {
-  return process.env.npm_command === undefined ? 'logfold' : 'npx logfold';
-}
-
 /**
  * Examples for the end of a command's help. A test runs the parser on each.
  * @param lines commands without the word `logfold`; `#` and a remark may follow
@@ -85,12 +81,14 @@ export function examples(...lines: readonly string[]): string {
  */
 export function prepareCommand<T extends CommandUnknownOpts>(command: T, settings: () => Settings | undefined): T {
   const names = new Set(command.options.map(({ long }) => long));
+  const typed = new Map<string, string>();
   for (const option of command.options) {
     const { parseArg, long } = option;
     if (!option.required) continue;
     option.argParser((word: string, previous: unknown): unknown => {
       try {
         if (names.has(word)) throw new UsageError(`needs a value, but '${word}' is an option`);
+        if (long) typed.set(long, word);
         return parseArg === undefined ? word : parseArg(word, previous);
       } catch (error) {
         if (error instanceof UsageError) error.message = `${long ?? option.name()}: ${error.message}`;
@@ -103,6 +101,7 @@ export function prepareCommand<T extends CommandUnknownOpts>(command: T, setting
     const parsed = parseOptions(words);
     // Help must not depend on a valid file.
     if (parsed.unknown.some((word) => HELP_WORDS.includes(word))) return parsed;
+    noteTyped(command, typed);
     applySettings(command, settings());
     const { log } = command.opts();
     if (typeof log === 'string') command.setOptionValue('log', idOfName(command, log, settings()) ?? unprintable(log));

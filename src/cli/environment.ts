@@ -8,7 +8,7 @@ import { sleep, wireLogs } from '../adapters/platform/node-logs.ts';
 import { feedGroupsOf, type MappedLogs, openStores, type Stores } from '../adapters/platform/open-stores.ts';
 import type { Document } from '../client/document.ts';
 import type { Logs } from '../client/logs.ts';
-import { ResourceMissingError } from '../errors.ts';
+import { ReducerForeignError, ResourceMissingError } from '../errors.ts';
 import { FEED_LOG } from '../feed/feed-log.ts';
 import { feedReducer } from '../feed/feed-reducer.ts';
 import type { LogId } from '../ids/log-id.ts';
@@ -44,6 +44,11 @@ export interface Environment extends Omit<OpenPlace, 'deployment'> {
   readonly deps: Deps;
   /** Throws ReducerForeignError if another reducer folds the log: see {@link reducerGuard}. */
   readonly requireReducer: (log: LogId) => Promise<void>;
+  /**
+   * For the pipeline, which leaves such a log to its reducer: resolves to that error. It rejects
+   * with the error in logs of an application, because without a named reducer none can be folded.
+   */
+  readonly otherReducer: (log: LogId) => Promise<ReducerForeignError | undefined>;
   readonly onBadEntry: OnBadEntry | undefined;
   /** Tells people something that is not part of the answer. */
   readonly notice: (text: string) => void;
@@ -105,6 +110,15 @@ export async function openEnvironment(
     open,
     deps,
     requireReducer,
+    otherReducer: async (log) => {
+      try {
+        await requireReducer(log);
+      } catch (error) {
+        if (error instanceof ReducerForeignError && mapped === undefined) return error;
+        throw error;
+      }
+      return undefined;
+    },
     onBadEntry,
     notice,
     settings: tableSettings(place, stores),

@@ -1,5 +1,6 @@
 import { LogfoldError, textOf, type Where } from '../errors.ts';
 import { forTerminal } from './format.ts';
+import { pastable } from './next-step.ts';
 import { ProgressBar } from './progress.ts';
 import { hasAnswered, isSystemError, writeAnswer } from './write.ts';
 
@@ -26,12 +27,12 @@ export class Output {
     writeAnswer(`${answer}\n`);
   }
 
-  /** Writes a remark to standard error, for people only. */
+  /** Writes a remark to standard error, for people only. Commands in quotes become pastable. */
   note(text: string): void {
     if (this.json || this.#closed) return;
     const { shown } = ProgressBar;
     shown?.stop();
-    process.stderr.write(`${forTerminal(text)}\n`);
+    process.stderr.write(`${forTerminal(pastable(text))}\n`);
     shown?.start();
   }
 
@@ -76,7 +77,7 @@ export class Output {
 }
 
 function describeError(error: unknown): { readonly code: string; readonly message: string } {
-  if (error instanceof LogfoldError) return error;
+  if (error instanceof LogfoldError) return { code: error.code, message: pastable(error.message) };
   if (isSystemError(error)) {
     const { code = error.name, message } = error;
     // Node's messages begin with the code.
@@ -90,5 +91,5 @@ function errorDocument(error: unknown): unknown {
   const where: Where & { readonly advice?: string | undefined } = error instanceof LogfoldError ? error : {};
   const { log = null, segment = null, entry = null, type = null, advice = null } = where;
   const { code, message } = describeError(error);
-  return { code, message, log, segment, entry, type, advice };
+  return { code, message, log, segment, entry, type, advice: advice && pastable(advice) };
 }

@@ -32,6 +32,7 @@ import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
 import { engineCommand, workCommand } from './commands/work.ts';
 import { forTerminal } from './format.ts';
+import { noteCommands } from './next-step.ts';
 import { readSettings, type Settings, settingsOf } from './settings.ts';
 
 /** The command line with all its commands. */
@@ -84,6 +85,7 @@ export function makeProgram(): Command {
     engineCommand(),
     completionCommand(readOnce),
   ];
+  noteCommands(commands);
   const output = { outputError: (text: string, write: (text: string) => void) => write(forTerminal(text)) };
   for (const each of commands) {
     for (const part of [each, ...each.commands]) {

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { BUILT_IN_REDUCERS, builtInReducer, loadReducer } from '../adapters/platform/reducer-module.ts';
-import { isOfOneLog, ReducerForeignError, UsageError } from '../errors.ts';
+import { isOfOneLog, printable, ReducerForeignError, shellWord, UsageError } from '../errors.ts';
 import { isUuid, type LogId } from '../ids/log-id.ts';
 import type { EntryTime } from '../log/client.ts';
 import type { ReservedTypes } from '../log/entry.ts';
@@ -57,11 +57,18 @@ export function reducerGuard(
       const option = builtInReducer(maker.name)?.name ?? `FILE with the module of '${maker.name}'`;
       throw new ReducerForeignError(`reducer '${maker.name}' folds this log, not '${reducer.name}'`, {
         log,
+        maker: maker.name,
         advice: `Nothing was changed. Give --reducer ${option}, or --reducer ${reducer.name} to change the reducer of the log`,
       });
     }
     passed.add(log);
   };
+}
+
+/** Says that the pipeline leaves a log to its own reducer, and how to build what is due there. */
+export function skippedText({ log = 'LOG', reason, maker }: ReducerForeignError): string {
+  const reducer = builtInReducer(maker ?? '')?.name ?? 'FILE';
+  return `${printable(log)} is skipped: ${reason}. 'logfold sweep --log ${shellWord(log)} --reducer ${reducer}' builds the snapshots that are due.`;
 }
 
 /**

@@ -66,6 +66,12 @@ export class ReducerInvalidError extends UsageError {
  */
 export class ReducerForeignError extends UsageError {
   override readonly code = 'REDUCER_FOREIGN';
+  /** Name of the reducer of the newest snapshot; undefined if there is no snapshot. */
+  readonly maker: string | undefined;
+  constructor(reason: string, { maker, ...details }: ErrorDetails & { readonly maker?: string } = {}) {
+    super(reason, details);
+    this.maker = maker;
+  }
 }
 
 /** A signal ended a command early. */

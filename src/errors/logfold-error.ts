@@ -133,5 +133,5 @@ export function unprintable(text: string): string {
 
 /** A text as one word of a shell command. */
 export function shellWord(text: string): string {
-  return /^\w[\w@%+=:,./#-]*$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
+  return /^[\w./][\w@%+=:,./#-]*$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
 }

@@ -19,7 +19,7 @@ export interface LogSettings {
   /** Finds what is due in scheduled logs. The feed is not scheduled. */
   readonly scheduler?: unknown;
   /** Refuses logs of other reducers. */
-  readonly requireReducer?: unknown;
+  readonly otherReducer?: unknown;
 }
 
 /**
@@ -33,6 +33,6 @@ export function feedOr<Settings extends LogSettings>(log: LogId, settings: Setti
     reducer: feedReducer,
     division: FEED_DIVISION,
     scheduler: undefined,
-    requireReducer: undefined,
+    otherReducer: undefined,
   };
 }

@@ -6,6 +6,7 @@ import { DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { type ParserOptions, parse } from '@babel/parser';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
+import { formatPosition } from '../../src/ids/position.ts';
 import { CLAIM_KEY, MAPPING_KEY } from '../../src/store/keys.ts';
 import { type Answer, end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace } from '../support/cli-place.ts';
@@ -62,15 +63,17 @@ function textOf({ type, value, quasis }: Node): string | undefined {
 }
 
 let place: CliPlace;
-/** A directory whose settings file has the options of every command. */
+/** A directory without a settings file. */
 let project: string;
+/** Options that somebody types with each command, and that printed commands must repeat. */
+let typed: readonly string[];
 let db: DynamoDBClient;
 
 beforeAll(async () => {
   place = await CliPlace.open();
   project = await mkdtemp(join(tmpdir(), 'logfold-steps-'));
   db = new DynamoDBClient(clientConfig(place.endpoint));
-  await settle({});
+  typed = place.words;
 });
 afterAll(async () => {
   db.destroy();
@@ -78,28 +81,37 @@ afterAll(async () => {
   await place.close();
 });
 
-async function settle(settings: Readonly<Record<string, string>>): Promise<void> {
-  await writeFile(join(project, 'logfold.json'), JSON.stringify({ local: place.directory, ...settings }));
+function typeForMapping(mapping: string, ...more: readonly string[]): void {
+  const tables = ['--entry-table', 'orders', '--segment-table', 'order-segments'];
+  typed = [...place.words, '--mapping', mapping, ...tables, ...more];
 }
 
-async function logfold(...words: readonly string[]): Promise<Answer & { readonly text: string }> {
-  const answer = await runCli(words, { cwd: project });
+/** As npx starts a command. */
+const BY_NPX = { npm_command: 'exec' };
+
+async function run(words: readonly string[]): Promise<Answer & { readonly text: string }> {
+  const answer = await runCli(words, { cwd: project, environment: BY_NPX });
   expect(answer, `${words.join(' ')}: ${answer.stderr}`).toMatchObject({ code: 0 });
   return { ...answer, text: `${answer.stdout}${answer.stderr}` };
 }
 
-/** Runs each command in quotes of a text, as it stands, with further words. */
-async function runCommandsIn(text: string, ...more: readonly string[]): Promise<string> {
-  const commands = Array.from(text.matchAll(/'logfold ([^']+)'/g), ([, words = '']) => words.split(' '));
+/** Runs a command with the typed options. */
+const logfold = (...words: readonly string[]) => run([...words, ...typed]);
+
+/** Runs each command in quotes of a text as it stands. */
+async function runCommandsIn(text: string): Promise<string> {
+  expect(text).not.toMatch(/'logfold /);
+  const commands = Array.from(text.matchAll(/'npx logfold ([^']+)'/g), ([, words = '']) => words.split(' '));
   expect(commands).not.toEqual([]);
   let said = '';
-  for (const words of commands) said += (await logfold(...words, ...more)).text;
+  for (const words of commands) said += (await run(words)).text;
   return said;
 }
 
 /** Finds a printed step with its values. */
 function shown(text: string, step: string): string {
-  const pattern = new RegExp(step.trimStart().split('…').map(RegExp.escape).join('.*?'), 's');
+  const printed = step.replaceAll(/'logfold ([a-z]+)/g, "'npx logfold $1…");
+  const pattern = new RegExp(printed.trimStart().split('…').map(RegExp.escape).join('.*?'), 's');
   const [found = ''] = pattern.exec(text) ?? [];
   expect(found, `'${step}' is not in: ${text}`).not.toBe('');
   return found;
@@ -164,6 +176,27 @@ const FOLLOWED: Readonly<Record<string, (step: string) => Promise<void>>> = {
       await logfold('work', '--until-idle');
       await runCommandsIn(shown((await logfold('work', '--until-idle')).text, step));
     },
+  "… is skipped: …. 'logfold sweep --log … --reducer …' builds the snapshots that are due.": async (step) => {
+    const log = await place.client.createLog();
+    await place.client.addEntry(log, { type: 'Put', version: 1, body: { name: 'a', value: 1 } });
+    await place.client.addSnapshot(log);
+    await logfold('sweep', '--log', log, '--reducer', 'collections');
+    const { position } = await place.client.addSnapshot(log);
+    for (const words of [['work', '--until-idle'], ['sweep']]) {
+      const text = shown((await logfold(...words)).text, step);
+      const said = await runCommandsIn(text);
+      if (words[0] === 'work') expect(said).toContain(`snapshot ${log} ${formatPosition(position)}: `);
+      await place.client.addSnapshot(log);
+    }
+  },
+  "After that, 'logfold resume …' lets its snapshots continue.": async (step) => {
+    const log = await place.client.createLog();
+    await place.client.addEntry(log, { type: 'Put', version: 1, body: { name: 'a', value: 1 } });
+    await place.client.addSnapshot(log);
+    expect(await runCli(['sweep', '--log', log, ...typed])).toMatchObject({ code: 1 });
+    await runCommandsIn(shown((await logfold('status', log)).stdout, step));
+    expect((await logfold('status', log)).stdout).not.toContain('is stopped');
+  },
   'Left out: …. Raise --limit to show more.': async (step) => {
     const log = await threeRevisions();
     const { text } = await logfold('history', log, '--cell', '0:0', '--limit', '1');
@@ -214,26 +247,27 @@ const FOLLOWED: Readonly<Record<string, (step: string) => Promise<void>>> = {
 const FOLLOWED_MAPPED: typeof FOLLOWED = {
   "No item of the table has a key as the mapping says. 'logfold inspect …' proposes a mapping.": async (step) => {
     await mapped('orders', 12);
-    await settle({ mapping: 'pk-sk:invoice', entryTable: 'orders', segmentTable: 'order-segments' });
+    typeForMapping('pk-sk:invoice');
     const { text } = await logfold('adopt', '--snapshot-every-entries', '5');
     expect(await runCommandsIn(shown(text, step))).toContain('pk-sk:order');
   },
-  "'logfold sweep', with the same options and --reducer, builds the snapshots that are due….": async (step) => {
-    await settle({ mapping: 'pk-sk:order', entryTable: 'orders', segmentTable: 'order-segments' });
-    const sizes = ['--snapshot-every-entries', '100'];
-    const text = shown((await logfold('adopt', ...sizes)).text, step);
+  "'logfold sweep…' builds the snapshots that are due….": async (step) => {
     await writeFile(join(project, 'reducer.mjs'), REDUCER);
+    typeForMapping('pk-sk:order');
+    expect((await logfold('adopt')).text).toContain(' --reducer FILE');
+    typeForMapping('pk-sk:order', '--reducer', 'reducer.mjs');
+    const text = shown((await logfold('adopt', '--snapshot-every-entries', '100')).text, step);
     for (let n = 12; n < 101; n++) {
       const Item = { pk: { S: 'order#1' }, sk: { N: `${n}` }, type: { S: 'Paid' }, payload: { M: {} } };
       await db.send(
         new PutItemCommand({ TableName: 'orders', Item: { ...Item, ts: { S: new Date().toISOString() } } }),
       );
     }
-    expect(await runCommandsIn(text, ...sizes, '--reducer', 'reducer.mjs')).toContain('snapshot 1 0/101: 101 entries');
+    expect(await runCommandsIn(text)).toContain('snapshot 1 0/101: 101 entries');
   },
   "'logfold sweep' builds the snapshot that is due": async (step) => {
     const { text } = await logfold('resume', '1');
-    await runCommandsIn(shown(text, step), '--reducer', 'reducer.mjs');
+    await runCommandsIn(shown(text, step));
   },
   "The bucket belongs to no table yet; 'logfold adopt' lets it belong to ….": async (step) => {
     await place.blobs.delete([CLAIM_KEY, MAPPING_KEY]);

@@ -44,6 +44,10 @@ async function votes(): Promise<{ readonly log: LogId; readonly position: Positi
   return { log, position: (await place.client.addSnapshot(log)).position };
 }
 
+async function newest(log: LogId): Promise<Position | undefined> {
+  return (await place.tables.newestEntry(log, 0, { consistent: true }))?.position;
+}
+
 /** Loads a log with the reducer of a module. */
 async function load(log: LogId, file: string): Promise<unknown> {
   const stores = {
@@ -107,7 +111,6 @@ describe('a log of another reducer', () => {
 
     const before = await place.contents();
     const refusals = await place.refusals(
-      ['work', '--until-idle'],
       ['flush', log],
       ['replay', log],
       ['append', log, edits],
@@ -122,13 +125,40 @@ describe('a log of another reducer', () => {
     for (const rebuild of [[], ['--rebuild']]) {
       const swept = await runCli(['sweep', '--log', log, ...rebuild, '--json', ...place.words]);
       expect(swept.code).toBe(1);
-      expect(JSON.parse(swept.stdout)).toMatchObject({ jobs: [], failures: [{ log, code: 'REDUCER_FOREIGN' }] });
+      const failures = [{ log, code: 'REDUCER_FOREIGN' }];
+      expect(JSON.parse(swept.stdout)).toMatchObject({ jobs: [], skipped: [], failures });
     }
+    const skipped = [{ log, code: 'REDUCER_FOREIGN' }];
+    expect(await place.json('work', '--until-idle')).toMatchObject({ snapshots: 0, skipped, failures: [] });
     expect(await place.contents()).toEqual(before);
 
-    // The refused pipeline has marked no stream record as done.
-    expect(await place.json('work', '--until-idle', '--reducer', first)).toMatchObject({ snapshots: 1 });
+    // The stream has passed the skipped log, and a sweep builds its snapshot.
+    const swept = await place.json('sweep', '--log', log, '--reducer', first);
+    expect(swept).toMatchObject({ jobs: [{ kind: 'snapshot', outcome: 'built' }], failures: [] });
     expect(await load(log, first)).toEqual({ snapshot: position, counts: { Yes: 2, No: 1 } });
+  });
+
+  test('is skipped with one notice, and the other logs go on', async () => {
+    const sheet = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    const { log } = await votes();
+    await place.json('sweep', '--log', log, '--reducer', first);
+    for (const how of ['work', 'sweep'] as const) {
+      for (let i = 0; i < 3; i++) await place.client.addSnapshot(log);
+      await place.client.addSnapshot(sheet);
+      const words = how === 'work' ? ['work', '--until-idle'] : ['sweep'];
+      const answer = await runCli([...words, '--snapshot-every-entries', '1', ...place.words]);
+      expect(answer, answer.stderr).toMatchObject({ code: 0 });
+      const said = `${answer.stderr}${answer.stdout}`;
+      const notices = said.split('\n').filter((line) => line.startsWith(`${log} is skipped: reducer 'tally' `));
+      expect(notices).toEqual([expect.stringContaining(` sweep`)]);
+      expect(said).toContain(`snapshot ${sheet} `);
+      expect(said).not.toMatch(/FAILED|given up|try again/);
+      expect(await place.json('sweep', '--log', sheet)).toMatchObject({ jobs: [] });
+    }
+    // Nothing is lost: the log gets its newest snapshot from its own reducer.
+    const swept = await place.json('sweep', '--log', log, '--reducer', first);
+    expect(swept).toMatchObject({ skipped: [], failures: [] });
+    expect(await load(log, first)).toEqual({ snapshot: await newest(log), counts: { Yes: 2, No: 1 } });
   });
 
   test('is not folded for a reader, even if the default reducer knows its entries', async () => {

@@ -29,7 +29,7 @@ async function setUp() {
     const begun: LogId[] = [];
     const ended: LogId[] = [];
     const stopping = new AbortController();
-    const requireReducer = async (log: LogId): Promise<void> => {
+    const otherReducer = async (log: LogId): Promise<undefined> => {
       begun.push(log);
       await held.get(log);
     };
@@ -37,7 +37,7 @@ async function setUp() {
       streams: environment.streams,
       streamArn,
       checkpoints,
-      jobs: { ...environment.deps, policyOf: () => DEFAULT_POLICY, requireReducer },
+      jobs: { ...environment.deps, policyOf: () => DEFAULT_POLICY, otherReducer },
       concurrency: 4,
       untilIdle: false,
       signal: stopping.signal,

@@ -152,7 +152,7 @@ test('the feed has fixed settings, and every other log has those of the deployme
     reducer: feedReducer,
     division: FEED_DIVISION,
     scheduler: undefined,
-    requireReducer: undefined,
+    otherReducer: undefined,
     queue: 'jobs',
   });
 });

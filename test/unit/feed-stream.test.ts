@@ -175,9 +175,9 @@ describe('the jobs of the feed', () => {
     const sheets = new FedSheets();
     const { deps, queue, writer, logs, store } = sheets;
     const run = (job: Parameters<typeof runJob>[1]) => {
-      const requireReducer = () => Promise.reject(new Error('the feed has another reducer'));
+      const otherReducer = () => Promise.reject(new Error('the feed has another reducer'));
       return runJob(
-        { ...deps, queue, requireReducer, division: { snapshotEvery: { entries: 1 }, segmentEvery: {} } },
+        { ...deps, queue, otherReducer, division: { snapshotEvery: { entries: 1 }, segmentEvery: {} } },
         job,
       );
     };

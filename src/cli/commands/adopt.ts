@@ -6,6 +6,7 @@ import { type AdoptResult, adoptLogs, adoptSource } from '../../workers/adopt/ad
 import { moveClaimTo, replaceMapping } from '../../workers/adopt/replace-mapping.ts';
 import { count, countEntries } from '../../workers/jobs/report.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
+import { pastable } from '../next-step.ts';
 import { divisionFrom } from '../policy-options.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
 
@@ -89,7 +90,11 @@ export function adoptCommand() {
         const { failures } = scan;
         output.result(
           { ...result, failures },
-          describe(result, failures, { table: options.entryTable, first: division.snapshotEvery.entries }),
+          describe(result, failures, {
+            table: options.entryTable,
+            first: division.snapshotEvery.entries,
+            reducer: options.reducer,
+          }),
         );
         scan.end({ failed: result.unfit + result.failed, complete: result.complete });
       });
@@ -147,13 +152,17 @@ async function moveTo(...[environment, output]: Parameters<AdoptPass>) {
       : from === table
         ? `The bucket belonged to table ${table} already.`
         : `The bucket belonged to table ${from}, and belongs to ${table} now.`;
-  output.result({ from: from ?? null, to: table }, text);
+  output.result({ from: from ?? null, to: table }, pastable(text));
 }
 
 function describe(
   result: AdoptResult,
   failures: readonly LogfoldError[],
-  { table = 'TABLE', first }: { readonly table: string | undefined; readonly first: number | undefined },
+  {
+    table = 'TABLE',
+    first,
+    reducer,
+  }: { readonly table: string | undefined; readonly first: number | undefined; readonly reducer: string | undefined },
 ): string {
   const { logs, registered, unfit, failed, continued, complete } = result;
   const from = continued ? 'in the rest of the table' : 'in the table';
@@ -166,8 +175,10 @@ function describe(
   if (!complete) lines.push('The scan is not complete: run the command again, and it continues where it stopped.');
   else if (logs > 0 || continued) {
     const due = first === undefined ? '' : `, the first of a log after ${countEntries(first)}`;
-    lines.push(`'logfold sweep', with the same options and --reducer, builds the snapshots that are due${due}.`);
+    lines.push(
+      `'logfold sweep${reducer === undefined ? ' --reducer FILE' : ''}' builds the snapshots that are due${due}.`,
+    );
   } else
     lines.push(`No item of the table has a key as the mapping says. 'logfold inspect ${table}' proposes a mapping.`);
-  return lines.join('\n');
+  return pastable(lines.join('\n'));
 }

@@ -12,6 +12,7 @@ import { command, examples, inEnvironment, parse } from '../command.ts';
 import { describeEntry, entryLine } from '../entry-line.ts';
 import type { Environment } from '../environment.ts';
 import { formatDuration } from '../format.ts';
+import { pastable } from '../next-step.ts';
 import type { Output } from '../output.ts';
 import { changesNothing, untilInterrupted } from '../signals.ts';
 import { writePart } from '../write.ts';
@@ -184,7 +185,7 @@ async function rebuildAll({ deps, feed }: Environment, output: Output): Promise<
   );
   const { from, to, logs, spans } = rebuilt;
   const failed = failures.map(({ log, code, message }) => {
-    return `FAILED ${log === null ? 'a segment' : printable(log)}: ${code}: ${message}`;
+    return `FAILED ${log === null ? 'a segment' : printable(log)}: ${code}: ${pastable(message)}`;
   });
   const done = `${count(logs, 'log')} checked, ${count(spans, 'span')} fed from checkpoint ${from} to ${to}, ${failures.length} failed`;
   output.result({ from, to, logs, spans, failures }, [...failed, done].join('\n'));

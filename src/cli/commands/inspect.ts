@@ -14,8 +14,9 @@ import { type KindReport, type Proposal, type ProposedMapping, propose } from '.
 import type { TableSample } from '../../proposal/table-sample.ts';
 import { count, countEntries } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
-import { commandName, examples, parse, readingCommand } from '../command.ts';
+import { examples, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
+import { commandName } from '../next-step.ts';
 import { Output } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
 import { untilInterrupted } from '../signals.ts';

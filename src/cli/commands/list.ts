@@ -7,6 +7,7 @@ import { formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
 import { requireOwnSchema } from '../mapping.ts';
+import { pastable } from '../next-step.ts';
 import { namesOf, SETTINGS_FILE, type Settings } from '../settings.ts';
 
 /** Logs that are read at the same time. */
@@ -105,5 +106,5 @@ function describe(logs: readonly Listed[], failures: readonly Failure[]): string
   const failed = failures.map(
     ({ log, code, message }) => `${log === null ? 'A segment' : printable(log)} cannot be read: ${code}: ${message}`,
   );
-  return [...lines.map((line) => line.trimEnd()), ...failed].join('\n');
+  return [...lines.map((line) => line.trimEnd()), ...failed.map(pastable)].join('\n');
 }

@@ -7,6 +7,7 @@ import { describeOutcome, type FlushJob } from '../../workers/jobs/job.ts';
 import { flushSnapshot, reportFlush } from '../../workers/snapshot/flush-snapshot.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { requireOwnSchema } from '../mapping.ts';
+import { pastable } from '../next-step.ts';
 import { manualTime } from '../reducer.ts';
 
 export function snapshotCommand() {
@@ -72,7 +73,7 @@ export function resumeCommand() {
           position === null
             ? "'logfold sweep' builds the snapshot that is due"
             : `Snapshot entry at ${formatPosition(position)}`;
-        output.result({ log, position, wasStopped: stop ?? null }, `${printable(log)} ${was}; ${next}`);
+        output.result({ log, position, wasStopped: stop ?? null }, `${printable(log)} ${was}; ${pastable(next)}`);
       }),
     );
 }

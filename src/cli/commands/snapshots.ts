@@ -3,6 +3,7 @@ import { type ListedSnapshot, listSnapshots } from '../../workers/audit/list-sna
 import { formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { type TableRow, textTable } from '../format.ts';
+import { pastable } from '../next-step.ts';
 
 const LIMIT = 20;
 /** Characters of a state hash that people see. */
@@ -46,7 +47,7 @@ function describe(snapshots: readonly ListedSnapshot[]): string {
     const hash = root?.stateHash?.slice(0, HASH_LENGTH) ?? '-';
     const date = created === null ? '-' : formatDate(created);
     rows.push([place, date, status, reducer, root?.items ?? '-', root?.bufferedEdits ?? '-', hash]);
-    if (error !== null) errors.push(`${place} is damaged: ${error.code}: ${error.message}`);
+    if (error !== null) errors.push(`${place} is damaged: ${error.code}: ${pastable(error.message)}`);
   }
   return [
     textTable(['snapshot', 'created', 'status', 'reducer', 'items', 'buffered', 'state hash'], rows),

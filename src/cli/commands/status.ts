@@ -1,10 +1,12 @@
 import pLimit from 'p-limit';
-import { isOfOneLog, printable } from '../../errors.ts';
+import { isOfOneLog, printable, shellWord } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
 import { allLogs, type LogStatus, logStatus, type SegmentStatus, segmentStatuses } from '../../workers/audit/status.ts';
 import { count, formatBytes, formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import { columnWidths, type TableRow, tableWidth, textTable } from '../format.ts';
+import { pastable } from '../next-step.ts';
 import type { ProgressBar } from '../progress.ts';
 import { namesOf, type Settings } from '../settings.ts';
 
@@ -131,7 +133,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[], sett
   // A name is enough to type.
   const hasNames = logs.every(({ log }) => namesOf(settings, log).length > 0);
   const stops = logs.flatMap(({ log, stopped }) =>
-    stopped === null ? [] : [`${printable(log)} is stopped: ${stopped.message}`],
+    stopped === null ? [] : [`${printable(log)} is stopped: ${stopped.message} ${resumeText(log)}`],
   );
   const notes = logs.flatMap(({ log, foreign: { archives, pointers, roots } }) => {
     const found = [
@@ -148,7 +150,12 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[], sett
     spare: [...SPARE, ...(stopped ? [] : ['stopped']), ...(hasNames ? [] : ['name'])],
     last: [...(hasNames ? ['log'] : []), 'last snapshot', 'entries', 'lag', ...(stopped ? ['stopped'] : [])],
   };
-  return [fittedTable(COLUMNS, rows, columns), ...stops, ...notes, ...failed].join('\n');
+  return [fittedTable(COLUMNS, rows, columns), ...[...stops, ...notes, ...failed].map(pastable)].join('\n');
+}
+
+/** The last step after a stop, which the message of the stop need not name. */
+function resumeText(log: LogId): string {
+  return `After that, 'logfold resume ${shellWord(log)}' lets its snapshots continue.`;
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {

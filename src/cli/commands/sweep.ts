@@ -1,5 +1,5 @@
 import { Option } from '@commander-js/extra-typings';
-import { type LogfoldError, printable, UsageError } from '../../errors.ts';
+import { type LogfoldError, printable, ReducerForeignError, UsageError } from '../../errors.ts';
 import { sinceSchema } from '../../functions/sweep-function.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
@@ -12,9 +12,11 @@ import { count } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { examples, inEnvironment, parse } from '../command.ts';
 import { parseTypedLog } from '../mapping.ts';
+import { pastable } from '../next-step.ts';
 import type { Output } from '../output.ts';
 import type { Place } from '../place.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes, POLICY_HELP, policyChanges } from '../policy-options.ts';
+import { skippedText } from '../reducer.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
 
 export function sweepCommand() {
@@ -65,11 +67,11 @@ export function sweepCommand() {
         if (byTtl !== undefined) await requireTtl(environment, output, byTtl);
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const feed = dryRun ? undefined : environment.feed;
-        const summary = new Summary(output, { dryRun, hasFeed: feed !== undefined });
+        const summary = new Summary(output, { dryRun, hasFeed: feed !== undefined, only: log });
         const runner = new SweepRunner({
           ...environment.deps,
           scheduler: environment.mapped?.registrar,
-          requireReducer: environment.requireReducer,
+          otherReducer: environment.otherReducer,
           rateLimiter: await rateLimiterOf(environment, options.capacityShare),
           policyOf: (of) => policies.of(of),
           division,
@@ -116,6 +118,10 @@ class Summary {
   readonly #output: Output;
   readonly #dryRun: boolean;
   readonly #hasFeed: boolean;
+  /** The log that somebody asked for. */
+  readonly #only: LogId | undefined;
+  /** Logs that were left to another reducer. */
+  readonly #skipped = new Map<LogId, ReducerForeignError>();
   #spans = 0;
   readonly #jobs: { readonly job: Job; readonly why: string; outcome?: string; text?: string | undefined }[] = [];
   readonly #failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
@@ -124,10 +130,18 @@ class Summary {
   #before = 0;
   readonly #progress: ReturnType<Output['progress']>;
 
-  constructor(output: Output, { dryRun, hasFeed }: { readonly dryRun: boolean; readonly hasFeed: boolean }) {
+  constructor(
+    output: Output,
+    {
+      dryRun,
+      hasFeed,
+      only,
+    }: { readonly dryRun: boolean; readonly hasFeed: boolean; readonly only: LogId | undefined },
+  ) {
     this.#output = output;
     this.#dryRun = dryRun;
     this.#hasFeed = hasFeed;
+    this.#only = only;
     this.#progress = output.progress('Logs');
   }
 
@@ -161,6 +175,11 @@ class Summary {
   }
 
   done(job: Job, result: JobResult): void {
+    if (result.outcome === 'refused' && result.error instanceof ReducerForeignError) {
+      if (this.#only === undefined) this.#skipped.set(job.log, result.error);
+      else this.failed(job.log, result.error);
+      return;
+    }
     const text = describeJobResult(job, result);
     this.#jobs.push({ job, why: '', outcome: result.outcome, text });
     this.#show();
@@ -186,9 +205,12 @@ class Summary {
     const done = `${count(jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`;
     const fed = this.#hasFeed && { spans: this.#spans };
     const fedText = fed ? `, ${count(this.#spans, 'span')} fed` : '';
-    const summary = `${count(this.#logs, 'log')} checked, ${done}${fedText}, ${failures.length} failed`;
-    const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, ...fed, failures: this.#failures };
-    this.#output.result(document, [...lines, ...failures, summary].join('\n'));
+    const skipped = Array.from(this.#skipped, ([log, { code, message }]) => ({ log, code, message }));
+    const notices = Array.from(this.#skipped.values(), skippedText);
+    const skips = skipped.length === 0 ? '' : `, ${skipped.length} skipped`;
+    const summary = `${count(this.#logs, 'log')} checked, ${done}${fedText}, ${failures.length} failed${skips}`;
+    const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, ...fed, skipped, failures: this.#failures };
+    this.#output.result(document, pastable([...lines, ...notices, ...failures, summary].join('\n')));
     if (failures.length > 0) process.exitCode = 1;
   }
 }

@@ -21,6 +21,7 @@ import { type CommonOptions, command, examples, inEnvironment, parse, readingCom
 import type { Environment } from '../environment.ts';
 import { parseDuration, type TableRow, textTable } from '../format.ts';
 import { parseMoment } from '../moment.ts';
+import { pastable } from '../next-step.ts';
 import type { Output } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
 import { READ_UNITS, TableScan } from '../table-scan.ts';
@@ -308,7 +309,7 @@ function describe(
     lines.push(`${count(waiting, 'difference')} may be ${changes}. ${how}`);
   }
   if (!complete) lines.push('The comparison is not complete: run the command again, and it continues.');
-  return lines.join('\n');
+  return pastable(lines.join('\n'));
 }
 
 /** An item in DynamoDB JSON. */

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Option } from '@commander-js/extra-typings';
 import { describeTable } from '../../adapters/dynamodb/table-settings.ts';
 import { printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
 import { type PipelineEvent, type RecordedTable, runPipeline } from '../../local/pipeline.ts';
 import { divides, REVISIONS_DIVISION } from '../../log/division-policy.ts';
 import { segmentSizes } from '../../mapping/item-division.ts';
@@ -18,9 +19,11 @@ import { count, countEntries, formatBytes } from '../../workers/jobs/report.ts';
 import { RevisionLogs, recordedKind } from '../../workers/revisions/revision-logs.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import type { Environment } from '../environment.ts';
+import { pastable } from '../next-step.ts';
 import { Output } from '../output.ts';
 import { openDynamoDb, type Place } from '../place.ts';
 import { dividingCommand, divisionFrom, noteRecordedSizes, POLICY_HELP, policyChanges } from '../policy-options.ts';
+import { skippedText } from '../reducer.ts';
 import { policyEverywhere } from '../retention.ts';
 import { endAfterSignal, interrupted, untilInterrupted } from '../signals.ts';
 import { outputFailed } from '../write.ts';
@@ -66,7 +69,7 @@ export function workCommand() {
           const division = revisionsOf !== undefined && !divides(given) ? REVISIONS_DIVISION : given;
           const revisions = revisionsOf && (await recordedTable(environment, { ...options, revisionsOf }));
           const summary = new Summary(output, { hasFeed: feed !== undefined, hasRevisions: revisionsOf !== undefined });
-          const otherReducer = new AbortController();
+          const noReducer = new AbortController();
           const streamArn = await untilInterrupted(() => environment.streamArn());
           output.note('Working. Interrupt to stop.');
           await runPipeline({
@@ -76,7 +79,7 @@ export function workCommand() {
             jobs: {
               ...environment.deps,
               scheduler: mapped?.registrar,
-              requireReducer: environment.requireReducer,
+              otherReducer: environment.otherReducer,
               division,
               policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
             },
@@ -86,11 +89,11 @@ export function workCommand() {
             ...(revisions && { revisions }),
             concurrency: options.concurrency,
             untilIdle: options.untilIdle,
-            signal: AbortSignal.any([stop, environment.lost, otherReducer.signal]),
+            signal: AbortSignal.any([stop, environment.lost, noReducer.signal]),
             onEvent: (event) => {
-              // Neither a second try nor another log can help: all logs get the same reducer.
+              // Neither a second try nor another log can help: no log has a reducer.
               if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
-                return otherReducer.abort(event.error);
+                return noReducer.abort(event.error);
               summary.count(event);
             },
             keepDead: async ({ body }) => {
@@ -98,7 +101,7 @@ export function workCommand() {
             },
           });
           environment.lost.throwIfAborted();
-          otherReducer.signal.throwIfAborted();
+          noReducer.signal.throwIfAborted();
           summary.finish();
           endAfterSignal(stop);
         },
@@ -146,6 +149,8 @@ class Summary {
   #chunks = 0;
   #bytes = 0;
   readonly #stopped = new Map<string, Stop>();
+  /** Logs that were left to another reducer. */
+  readonly #skipped = new Map<LogId, ReducerForeignError>();
   readonly #failures: string[] = [];
   /** The kind of error that was noted of each job that is tried again, by the id of its message. */
   readonly #failing = new Map<string, string>();
@@ -228,6 +233,7 @@ class Summary {
         this.#stopped.set(job.log, result.stop);
         break;
       case 'refused':
+        if (result.error instanceof ReducerForeignError) return this.#skip(job.log, result.error);
         return this.#fail(`${job.kind} ${printable(job.log)} was refused: ${result.error.message}`);
       case 'present':
         if (job.kind === 'snapshot') this.#present++;
@@ -238,6 +244,12 @@ class Summary {
     const text = describeJobResult(job, result);
     const after = failed === 0 ? '' : `, after ${count(failed, 'failed try', 'failed tries')}`;
     if (text !== undefined) this.#output.note(`${text}, ${Math.round(ms)} ms${after}`);
+  }
+
+  /** Notes once that a log is left to another reducer, however many jobs it has. */
+  #skip(log: LogId, error: ReducerForeignError): void {
+    if (!this.#skipped.has(log)) this.#output.note(skippedText(error));
+    this.#skipped.set(log, error);
   }
 
   #written(result: {
@@ -258,12 +270,14 @@ class Summary {
   #whyNone(): string {
     if (this.#built > 0 || this.#flushes > 0 || this.#failures.length > 0) return '';
     if (this.#stopped.size > 0) return `\n${count(this.#stopped.size, 'log is', 'logs are')} stopped.`;
+    if (this.#skipped.size > 0) return `\n${count(this.#skipped.size, 'log was', 'logs were')} skipped.`;
     if (this.#present > 0) return `\n${count(this.#present, 'snapshot was', 'snapshots were')} complete already.`;
     return "\nThe new records of the stream made no snapshot due. 'logfold sweep' looks at all logs, 'logfold status' shows them.";
   }
 
   finish(): void {
     const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
+    const skipped = Array.from(this.#skipped, ([log, { code, message }]) => ({ log, code, message }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
     const totals = { snapshots: this.#built, present: this.#present, flushes: this.#flushes };
     const retention = { archived: this.#archived, removed: this.#removed };
@@ -274,8 +288,8 @@ class Summary {
     const recordedText = recorded ? `; ${count(this.#revisions, 'revision')}, ${count(this.#gaps, 'gap')}` : '';
     const fedText = fed ? `; ${count(this.#spans, 'span')} fed` : '';
     this.#output.result(
-      { ...totals, ...retention, ...written, ...fed, ...recorded, stopped, failures: this.#failures },
-      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}${recordedText}${this.#whyNone()}`,
+      { ...totals, ...retention, ...written, ...fed, ...recorded, stopped, skipped, failures: this.#failures },
+      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}${fedText}${recordedText}${pastable(this.#whyNone())}`,
     );
   }
 }

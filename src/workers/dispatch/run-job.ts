@@ -1,4 +1,4 @@
-import { TimeUpError } from '../../errors.ts';
+import { type LogfoldError, TimeUpError } from '../../errors.ts';
 import { feedOr } from '../../feed/feed-log.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
@@ -51,30 +51,36 @@ export interface JobDeps
   /** {@link NO_DIVISION} by default. */
   readonly division?: DivisionPolicy | undefined;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
-  /** Rejects if the reducer must not fold this log. By default the reducer folds every log. */
-  readonly requireReducer?: (log: LogId) => Promise<void>;
+  /**
+   * Resolves to an error if another reducer folds this log: a job that would fold it is refused.
+   * Rejects if no log can be folded. By default the reducer folds every log.
+   */
+  readonly otherReducer?: (log: LogId) => Promise<LogfoldError | undefined>;
 }
 
 interface JobResults {
-  readonly snapshot: SnapshotResult;
-  readonly divide: DivideResult;
+  readonly snapshot: SnapshotResult | Refused;
+  readonly divide: DivideResult | Refused;
   readonly flush: FlushResult;
   readonly archive: ArchiveResult | Refused;
   readonly expire: ExpireResult;
   readonly collect: CollectResult;
-  readonly rebuild: RebuildResult;
+  readonly rebuild: RebuildResult | Refused;
 }
+
+/** The jobs that fold entries. A divide job asks for a snapshot. */
+const FOLDING: readonly Job['kind'][] = ['snapshot', 'divide', 'rebuild'];
 
 export type JobResult = JobResults[Job['kind']];
 
 const REPORTS: { readonly [Kind in Job['kind']]: (result: JobResults[Kind], run: SnapshotRun) => Report } = {
-  snapshot: reportSnapshot,
-  divide: reportDivision,
+  snapshot: (result, run) => (result.outcome === 'refused' ? reportUndone(result) : reportSnapshot(result, run)),
+  divide: (result) => (result.outcome === 'refused' ? reportUndone(result) : reportDivision(result)),
   flush: reportFlush,
   archive: (result) => (result.outcome === 'refused' ? reportUndone(result) : reportArchive(result)),
   expire: reportExpiry,
   collect: reportCollection,
-  rebuild: reportRebuild,
+  rebuild: (result) => (result.outcome === 'refused' ? reportUndone(result) : reportRebuild(result)),
 };
 
 /** The report of a job's result. */
@@ -95,6 +101,7 @@ export function reportOf<Kind extends Job['kind']>(
  *   its smallest step: a collection that cannot read the kept snapshots, or an archive whose parts
  *   cannot be joined. The other jobs of the log then go on, and the next sweep finds the job due
  *   again.
+ * - If another reducer folds the log, a job that would fold it is refused.
  * - If a divide job appends a Snapshot entry, its snapshot job follows. The stream may send the
  *   same job, with the same deduplication id.
  * - If a flush is due after a snapshot or a rebuild, a flush job follows. If there is a newer
@@ -115,9 +122,12 @@ export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
   const continueWith = (next: Job, reached: Position): Promise<void> =>
     send(next, continuationDeduplicationId(next, reached));
   const continuation = 1 + (('continuation' in job ? job.continuation : undefined) ?? 0);
+  if (FOLDING.includes(job.kind)) {
+    const error = await deps.otherReducer?.(log);
+    if (error !== undefined) return { outcome: 'refused', error };
+  }
   switch (job.kind) {
     case 'snapshot': {
-      await deps.requireReducer?.(log);
       const result = await completeSnapshot(deps, job);
       const { force: _, ...next } = job;
       if (result.outcome === 'progress') await continueWith({ ...next, continuation }, result.reached);
@@ -126,7 +136,6 @@ export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
     case 'divide': {
-      await deps.requireReducer?.(log);
       const result = await divideLog({ ...deps, division: deps.division ?? NO_DIVISION }, job);
       if (result.outcome === 'divided') {
         const next: SnapshotJob = { kind: 'snapshot', log, position: result.position };
@@ -170,7 +179,6 @@ export async function runJob(given: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
     case 'rebuild': {
-      await deps.requireReducer?.(log);
       const result = await rebuildLog(deps, job);
       if (result.outcome === 'progress') {
         await continueWith({ ...job, after: result.after, continuation }, result.reached);
