@@ -28,7 +28,7 @@ const SOURCE: SourceTable = { table: TABLE, keyNames: ['pk', 'sk'], per: 'item' 
 const OLD = 110;
 
 /** The size of the bundle, and about 1 % more; see `deployed.test.ts`. */
-const MAX_BYTES = 1_051_000;
+const MAX_BYTES = 1_078_000;
 /** The function needs these rights only if the newest segment of a log, or its end, is in doubt. */
 const RARE = [1, 2].map((n) => `RevisionsFunction: dynamodb:GetItem (GetItems ${n})`);
 
