@@ -1,4 +1,4 @@
-import { PositionInvalidError } from '../errors.ts';
+import { PositionInvalidError, printable } from '../errors.ts';
 
 /** The largest segment or entry number. Segment numbers are stored in 4 bytes. */
 export const MAX_NUMBER = 2 ** 32 - 1;
@@ -68,9 +68,7 @@ export function checkPosition(
   given: unknown,
   parameter: { readonly log: string; readonly name: string },
 ): asserts given is Position {
-  if (typeof given === 'object' && given !== null && 'segment' in given && 'entry' in given) {
-    if (isNumber(given.segment) && isNumber(given.entry)) return;
-  }
+  if (isPosition(given)) return;
   throw new PositionInvalidError(`\`${parameter.name}\` is not a position`, {
     log: parameter.log,
     advice: `Give { segment, entry } with whole numbers from 0 to ${MAX_NUMBER}; parsePosition reads text such as '0/17'`,
@@ -84,16 +82,33 @@ export function givesNumber(given: unknown): given is EntryNumber {
 
 /**
  * Checks a place that a caller gave. The range of its number is left to those who look it up.
- * @param parameter its name, and the log for the error
+ * @param parameter its name, the words that it takes too, and the log for the error
  * @throws PositionInvalidError if it is neither a position nor a number of an entry
  */
 export function checkPositionOrNumber(
   given: unknown,
-  parameter: { readonly log: string; readonly name: string },
+  { log, name, words = [] }: { readonly log: string; readonly name: string; readonly words?: readonly string[] },
 ): asserts given is PositionOrNumber {
-  if (!givesNumber(given)) checkPosition(given, parameter);
+  if (givesNumber(given) || isPosition(given)) return;
+  const shown = typeof given === 'string' ? `'${printable(given.slice(0, MAX_SHOWN))}'` : String(given);
+  const isObject = typeof given === 'object' && given !== null;
+  const number = isNumber(given) ? given : EXAMPLE_NUMBER;
+  const others = ['{ segment, entry }', ...words.map((word) => `'${word}'`)].join(' or ');
+  throw new PositionInvalidError(`\`${name}\` is not a position${isObject ? '' : `, but ${shown}`}`, {
+    log,
+    advice: `Give { number: ${number} } for an entry by its number, or ${others}; parsePosition reads text such as '0/17'`,
+  });
 }
 
-function isNumber(given: unknown): boolean {
+/** UTF-16 code units of a wrong position in an error. */
+const MAX_SHOWN = 40;
+const EXAMPLE_NUMBER = 12;
+
+function isPosition(given: unknown): given is Position {
+  if (typeof given !== 'object' || given === null || !('segment' in given && 'entry' in given)) return false;
+  return isNumber(given.segment) && isNumber(given.entry);
+}
+
+function isNumber(given: unknown): given is number {
   return typeof given === 'number' && Number.isSafeInteger(given) && given >= 0 && given <= MAX_NUMBER;
 }

@@ -177,8 +177,10 @@ const RANGE_NAMES = ['from', 'to', 'limit', 'reverse', 'attributes', 'snapshot']
 function checkRange(log: LogId, range: QueryRange): void {
   checkOptionNames('the range of a query', range, RANGE_NAMES, { log });
   const { from, to = 'end', snapshot } = range;
-  if (from !== 'start' && from !== 'snapshot') checkPositionOrNumber(from, { log, name: 'from' });
-  if (to !== 'end') checkPositionOrNumber(to, { log, name: 'to' });
+  if (from !== 'start' && from !== 'snapshot') {
+    checkPositionOrNumber(from, { log, name: 'from', words: ['start', 'snapshot'] });
+  }
+  if (to !== 'end') checkPositionOrNumber(to, { log, name: 'to', words: ['end'] });
   if (snapshot !== undefined) checkPosition(snapshot, { log, name: 'snapshot' });
 }
 

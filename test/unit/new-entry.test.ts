@@ -103,6 +103,22 @@ describe('a malformed position is refused:', () => {
   });
 });
 
+test.each([
+  ['a number', { from: 3 }, '`from` is not a position, but 3', 'Give { number: 3 } for'],
+  ['a word of the other end', { from: 'end' }, "but 'end'", "or { segment, entry } or 'start' or 'snapshot'"],
+  ['nothing', { limit: 2 }, 'but undefined', "'start' or 'snapshot'"],
+  ['a number as the end', { from: 'start', to: 4 }, '`to` is not a position, but 4', "or 'end'"],
+  ['hostile text', { from: `\u202e${'x'.repeat(1e6)}` }, "'\\u{202e}xxx", '{ segment, entry }'],
+])('the error for %s as a place says what to give', async (_, range, reason, advice) => {
+  const { live, document, client } = await open();
+  const error = await errorOf(() => client.query(live.sheet.log, untyped(range)));
+  expect(error.reason).toContain(reason);
+  expect(error.advice).toContain(advice);
+  expect(error.message.length).toBeLessThan(400);
+  const after = await errorOf(() => document.append(GOOD, { after: untyped(7) }));
+  expect(after.advice).toContain('Give { number: 7 } for an entry');
+});
+
 test('a malformed log id, range or list of options has an error with a code', async () => {
   const { live, document, client } = await open();
   const { log } = live.sheet;

@@ -637,10 +637,22 @@ export const VALUES: Cases = {
     const { client, log, add } = await clientOfLog();
     await add([1]);
     const entry = { type: 'Set', version: 1 };
-    const advice = await refused(() => client.addEntry(log, entry, { after: untyped('0/1') }));
+    const advice = await refused(() => client.addEntry(log, entry, { snapshot: untyped('0/1') }));
     const [text = ''] = quoted(advice);
     expect(parsePosition(text)).toEqual({ segment: 0, entry: 17 });
-    await client.addEntry(log, entry, { after: parsePosition('0/1') });
+    await client.addEntry(log, entry, { snapshot: parsePosition('0/1') });
+  },
+  "Give { number: … } for an entry by its number, or …; parsePosition reads text such as '0/17'": async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    await add([1]);
+    const entry = { type: 'Set', version: 1 };
+    const advice = await refused(() => client.addEntry(log, entry, { after: untyped(1) }));
+    await client.addEntry(log, entry, { after: { number: numbersOf(advice)[0] ?? 0 } });
+    const [text = ''] = quoted(await refused(() => client.addEntry(log, entry, { after: untyped('0/2') })));
+    expect(parsePosition(text)).toEqual({ segment: 0, entry: 17 });
+    await client.addEntry(log, entry, { after: parsePosition('0/2') });
+    const [start = ''] = quoted(await refused(() => client.query(log, { from: untyped('end') })));
+    expect(await allEntries((await client.query(log, { from: untyped(start) })).entries)).toHaveLength(4);
   },
   'Read from a position that the log has: this one may be beyond its end. If the log had the entry, restore the entry from a backup of the Entry table':
     async (refused) => {
