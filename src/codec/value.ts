@@ -1,4 +1,4 @@
-import { ValueUnsupportedError } from '../errors.ts';
+import { printable, ValueUnsupportedError } from '../errors.ts';
 
 /**
  * A value that MessagePack can represent: the content of entry bodies and maps. Integers beyond
@@ -44,14 +44,59 @@ export function fits64Bits(integer: bigint): boolean {
  * @throws ValueUnsupportedError if it cannot be stored exactly: undefined, functions, symbols,
  * instances of classes, invalid dates, integers beyond 64 bits, strings with lone surrogates,
  * nesting deeper than {@link MAX_VALUE_DEPTH}
+ * @param subject the value's name in the error, such as `the metadata`
  */
-export function checkValue(value: unknown): asserts value is Value {
-  check(value, 0);
+export function checkValue(value: unknown, subject?: string): asserts value is Value {
+  checkParts(value, subject, (part) => check(part, 0));
 }
 
 /**
- * Copies anything that can be stored. Leaves out properties that are undefined, as JSON does: for
- * objects of other libraries, whose types are interfaces with optional properties.
+ * Runs a check of a value that throws ValueUnsupportedError. The error then names the part that the
+ * check refuses, such as `lines[2].item`, and the subject.
+ */
+export function checkParts(value: unknown, subject: string | undefined, checkPart: (part: unknown) => void): void {
+  try {
+    checkPart(value);
+  } catch (error) {
+    if (!(error instanceof ValueUnsupportedError)) throw error;
+    const path = pathOfRefused(value, checkPart);
+    const place = [...(subject === undefined ? [] : [`in ${subject}`]), ...(path === '' ? [] : [`at \`${path}\``])];
+    const reason = place.length === 0 ? error.reason : `${error.reason}, ${place.join(' ')}`;
+    throw new ValueUnsupportedError(reason, { advice: error.advice });
+  }
+}
+
+/** UTF-16 code units after which the path of a part is cut. */
+const MAX_PATH = 100;
+
+/** The innermost part that a check refuses, as a path; empty for the value itself. */
+function pathOfRefused(value: unknown, checkPart: (part: unknown) => void): string {
+  const isRefused = (part: unknown): boolean => {
+    try {
+      checkPart(part);
+      return false;
+    } catch {
+      return true;
+    }
+  };
+  let path = '';
+  for (let at = value; typeof at === 'object' && at !== null; ) {
+    const found: [string, unknown] | undefined = Object.entries(at).find(([, part]) => isRefused(part));
+    if (found === undefined) break;
+    const [name, part] = found;
+    const isPlainName = /^[\p{L}_$][\p{L}\p{N}_$]*$/u.test(name);
+    if (Array.isArray(at)) path += `[${name}]`;
+    else path += isPlainName ? `${path === '' ? '' : '.'}${name}` : `[${printable(JSON.stringify(name))}]`;
+    if (path.length > MAX_PATH) return `${path.slice(0, MAX_PATH)}…`;
+    at = part;
+  }
+  return path;
+}
+
+/**
+ * Copies anything that can be stored. As JSON does, leaves out properties that are undefined, and
+ * gives null for undefined items of arrays: for objects of other libraries, whose types are
+ * interfaces with optional properties.
  * @throws ValueUnsupportedError as {@link checkValue}
  */
 export function toValue(given: unknown): Value {
@@ -62,7 +107,8 @@ export function toValue(given: unknown): Value {
 
 function withoutUndefined(given: unknown, depth: number): unknown {
   if (typeof given !== 'object' || given === null || depth > MAX_VALUE_DEPTH) return given;
-  if (Array.isArray(given)) return given.map((item) => withoutUndefined(item, depth + 1));
+  // `from` also visits the holes of an array.
+  if (Array.isArray(given)) return Array.from(given, (item) => withoutUndefined(item, depth + 1) ?? null);
   if (given instanceof Uint8Array) return new Uint8Array(given);
   if (given instanceof Date) return dateAt(given.getTime());
   if (!isPlain(given)) return given;
@@ -88,6 +134,10 @@ function check(value: unknown, depth: number): void {
       return checkString(value);
     case 'object':
       return checkObject(value, depth);
+    case 'undefined':
+      throw new ValueUnsupportedError('a value of type undefined cannot be stored', {
+        advice: "Leave it out or give null, as toValue of 'logfold' does",
+      });
     default:
       throw new ValueUnsupportedError(`a value of type ${typeof value} cannot be stored`, {
         advice: 'Use null, booleans, numbers, bigints, strings, bytes, dates, arrays and plain objects',

@@ -142,7 +142,6 @@ function checkName(name: string): void {
 }
 
 function encodeAttribute(name: string, value: Value): AttributeValue {
-  checkValue(value);
   checkNative(`the attribute '${name}'`, value);
   return attributeFromValue(value);
 }

@@ -1,5 +1,5 @@
 import { plainBytes } from '../codec/bytes.ts';
-import { fits64Bits, isArray, setKey, type Value } from '../codec/value.ts';
+import { checkParts, checkValue, fits64Bits, isArray, isObject, setKey, type Value } from '../codec/value.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 
 /** One DynamoDB attribute as we write it. The SDK's `AttributeValue` takes it. */
@@ -111,7 +111,11 @@ export function attributeFromValue(value: Value): AttributeValue {
   if (typeof value === 'bigint') return { N: String(value) };
   if (typeof value === 'number') return { N: textFromNumber(value) };
   if (value instanceof Uint8Array) return { B: plainBytes(value) };
-  if (value instanceof Date) throw new ValueUnsupportedError('DynamoDB has no native type for dates');
+  if (value instanceof Date) {
+    throw new ValueUnsupportedError('DynamoDB has no native type for dates', {
+      advice: 'Give it as text, such as that of toISOString(), or as a number',
+    });
+  }
   if (isArray(value)) return { L: value.map(attributeFromValue) };
   return { M: Object.fromEntries(Object.entries(value).map(([key, item]) => [key, attributeFromValue(item)])) };
 }
@@ -217,13 +221,22 @@ const MAX_DEPTH = 16;
 /**
  * Checks the limits of DynamoDB that a {@link Value} may exceed.
  * @param subject the value's name in the error, such as `the metadata`
- * @throws ValueUnsupportedError if a map has an empty key, or the value is nested too deeply
+ * @throws ValueUnsupportedError if DynamoDB has no native type for a part, an object has an empty
+ * name, or the value is nested too deeply
  */
-export function checkNative(subject: string, value: Value, depth = 1): void {
-  if (typeof value !== 'object' || value === null || value instanceof Uint8Array || value instanceof Date) return;
-  if (depth > MAX_DEPTH) throw new ValueUnsupportedError(`${subject} is nested deeper than ${MAX_DEPTH} levels`);
+export function checkNative(subject: string, value: unknown): asserts value is Value {
+  checkValue(value, subject);
+  checkParts(value, subject, (part) => {
+    checkValue(part);
+    checkPart(part, 1);
+  });
+}
+
+function checkPart(value: Value, depth: number): void {
+  if (!(isArray(value) || isObject(value))) return void attributeFromValue(value);
+  if (depth > MAX_DEPTH) throw new ValueUnsupportedError(`a value is nested deeper than ${MAX_DEPTH} levels`);
   for (const [name, item] of Object.entries<Value>(value)) {
-    if (name === '') throw new ValueUnsupportedError(`${subject} has an empty name, which DynamoDB does not store`);
-    checkNative(subject, item, depth + 1);
+    if (name === '') throw new ValueUnsupportedError('an empty name cannot be stored in DynamoDB');
+    checkPart(item, depth + 1);
   }
 }

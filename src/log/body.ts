@@ -37,7 +37,7 @@ export const MAX_BODY_BYTES = 64 * 1024 * 1024;
  * @throws ValueUnsupportedError if the value cannot be stored exactly, see {@link checkValue}
  */
 export function encodeBody(value: Value): Uint8Array {
-  checkValue(value);
+  checkValue(value, 'the body');
   // A copy: msgpackr returns a view of a buffer that it uses for other documents too.
   return Uint8Array.from(packr.pack(packable(value)));
 }

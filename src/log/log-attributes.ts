@@ -1,6 +1,6 @@
 import { equalBytes } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
-import { checkValue, setKey, type Value } from '../codec/value.ts';
+import { setKey, type Value } from '../codec/value.ts';
 import { LogfoldError, SegmentStateError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { START } from '../ids/position.ts';
@@ -44,8 +44,7 @@ export function encodeLogAttributes(log: LogId, attributes: LogAttributes): Item
   }
   const item: Item = {};
   try {
-    checkValue(attributes);
-    checkNative('the attributes', attributes);
+    checkNative('the attributes of the log', attributes);
     for (const [name, value] of Object.entries(attributes)) setKey(item, name, attributeFromValue(value));
   } catch (error) {
     throw error instanceof LogfoldError ? error.at({ log }) : error;

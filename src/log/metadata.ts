@@ -1,4 +1,4 @@
-import { checkValue, copyValue, type Value } from '../codec/value.ts';
+import { copyValue, type Value } from '../codec/value.ts';
 import { ItemInvalidError, LogfoldError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import {
@@ -55,7 +55,6 @@ function checkShape(log: LogId, metadata: EntryMetadata): void {
 function encodeStorable(log: LogId, metadata: EntryMetadata): AttributeValue {
   try {
     const values = present(metadata);
-    checkValue(values);
     checkNative('the metadata', values);
     return encodeMetadata(metadata);
   } catch (error) {

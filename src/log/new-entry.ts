@@ -1,5 +1,5 @@
 import type { Value } from '../codec/value.ts';
-import { TooLargeError, UsageError } from '../errors.ts';
+import { LogfoldError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, type Position } from '../ids/position.ts';
 import { bodyPrefix, isFileKey } from '../store/keys.ts';
@@ -120,11 +120,19 @@ function drafted({ now, random }: DraftDeps, log: LogId, entry: NewEntry): Draft
     ...timeOfNew(entry, now),
     type,
     version,
-    ...(body !== null && { body: { format: 'bytes', bytes: encodeBody(body) } }),
+    ...(body !== null && { body: { format: 'bytes', bytes: encodeNew(log, type, body) } }),
     ...(file !== undefined && { file }),
     ...(metadata !== undefined && { metadata }),
     ...(once !== undefined && { once: { client: once.client, mutation: once.mutation } }),
   };
+}
+
+function encodeNew(log: LogId, type: string, body: Value): Uint8Array {
+  try {
+    return encodeBody(body);
+  } catch (error) {
+    throw error instanceof LogfoldError ? error.at({ log, type }) : error;
+  }
 }
 
 function timeOfNew(

@@ -223,7 +223,7 @@ export function defineReducer<const M extends MapTypes, const E extends EntryTyp
     }),
     mapsOf: (from) => mapsOf('draft' in from ? from.draft : from),
     entry: (type, entryVersion, body) => {
-      checkValue(body);
+      checkValue(body, 'the body');
       return { type, version: entryVersion, body };
     },
   };

@@ -2,7 +2,7 @@ import { ByteWriter, fromHex } from '../codec/bytes.ts';
 import { VALUE_REF_TYPE, writeValue } from '../codec/canonical.ts';
 import { MAX_CHUNK_BYTES } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
-import type { Value } from '../codec/value.ts';
+import { checkValue, type Value } from '../codec/value.ts';
 import { ValueUnsupportedError } from '../errors.ts';
 import { at, float64At, keyAt, NumberColumn, uint32At } from './array.ts';
 import type { LeafEdits } from './edit.ts';
@@ -116,6 +116,7 @@ export class EditBatch {
       writeValue(this.#bytes, value);
     } catch (error) {
       this.#bytes.length = start;
+      checkValue(value); // names the part that cannot be stored
       throw error;
     }
     const length = this.#bytes.length - start;

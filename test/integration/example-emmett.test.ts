@@ -131,6 +131,20 @@ describe('the event store', () => {
     );
   });
 
+  test('goes on after an event with an undefined property, which evolve puts into its state', async () => {
+    type Line = Event<'Line', { item?: string | undefined }>;
+    const lines = { evolve: (state: unknown[], { data }: Line) => [...state, data.item], initialState: () => [] };
+    const reducer = streamReducer({ name: 'lines', version: 1, ...lines });
+    const place = new FoldedLogs(reducer);
+    const store = getLogfoldEventStore(place.logs(), reducer);
+    const line = (item: string | undefined): Line => ({ type: 'Line', data: { item } });
+    await store.appendToStream('list', [line(undefined), line('tea')]);
+    await place.snapshotAll();
+    await store.appendToStream('list', [line(undefined)]);
+    const { state } = await store.aggregateStream('list', lines);
+    expect(state).toEqual([null, 'tea', null]);
+  });
+
   test("runs Emmett's command handler, which tries again after a conflict", async () => {
     const place = new FoldedLogs(carts);
     const store = getLogfoldEventStore(place.logs(), carts);

@@ -70,6 +70,10 @@ class FailingStore extends MemoryLogStore {
 }
 
 /** Lets a test pass what the types refuse. */
+function unsupported(reason: string): object {
+  return { code: 'VALUE_UNSUPPORTED', reason: expect.stringContaining(reason) };
+}
+
 function untyped(given: object): object {
   return given;
 }
@@ -349,11 +353,12 @@ describe('addEntry', () => {
     ['an array', ['a'], { code: 'USAGE' }],
     ['a correlation that is not text', { correlation: 7 }, { code: 'USAGE' }],
     ['a causation that is null', { causation: null }, { code: 'USAGE' }],
-    ['a date', { when: new Date(0) }, { code: 'VALUE_UNSUPPORTED' }],
-    ['a number that DynamoDB cannot hold', { n: 1e300 }, { code: 'VALUE_UNSUPPORTED' }],
-    ['a value of a class', { a: new Set() }, { code: 'VALUE_UNSUPPORTED' }],
-    ['an empty name', { a: [{ '': 1 }] }, { code: 'VALUE_UNSUPPORTED' }],
-    ['17 levels', { a: nested(16) }, { code: 'VALUE_UNSUPPORTED' }],
+    ['a date', { when: [new Date(0)] }, unsupported('dates, in the metadata at `when[0]`')],
+    ['a number that DynamoDB cannot hold', { n: 1e300 }, unsupported('1e+300, in the metadata at `n`')],
+    ['a value of a class', { a: new Set() }, unsupported('in the metadata at `a`')],
+    ['undefined in a value', { a: { b: undefined } }, unsupported('in the metadata at `a.b`')],
+    ['an empty name', { a: [{ '': 1 }] }, unsupported('an empty name cannot be stored in DynamoDB, in the metadata')],
+    ['17 levels', { a: nested(16) }, unsupported('16 levels, in the metadata')],
     ['too many bytes', { a: 'ł'.repeat(4100) }, { code: 'TOO_LARGE' }],
   ])('metadata with %s is refused, and nothing is written', async (_what, metadata, error) => {
     const { client, requests, blobs } = testLogClient();

@@ -12,7 +12,7 @@ import { parseDuration } from '../../../src/cli/format.ts';
 import { valueFromJson } from '../../../src/cli/json-value.ts';
 import { loadPastState } from '../../../src/client/document-state.ts';
 import { encodeValue } from '../../../src/codec/canonical.ts';
-import { checkValue } from '../../../src/codec/value.ts';
+import { checkValue, toValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
 import { revisionsFunction } from '../../../src/functions/revisions-function.ts';
 import { sweepFunction } from '../../../src/functions/sweep-function.ts';
@@ -348,6 +348,17 @@ export const VALUES: Cases = {
   "Use printable ASCII in parts separated by single slashes, without '.' and '..' as parts": async (refused) => {
     for (const wrong of ['logs//x', 'logs/é', 'logs/../x']) await refused(() => checkBlobKey(wrong));
     checkBlobKey('logs/x ~/y');
+  },
+  "Leave it out or give null, as toValue of 'logfold' does": async (refused) => {
+    const given = { a: undefined, b: [undefined] };
+    await refused(() => checkValue(given));
+    checkValue({ b: [null] });
+    checkValue(toValue(given));
+  },
+  'Give it as text, such as that of toISOString(), or as a number': async (refused) => {
+    const when = new Date(0);
+    await refused(() => storableMetadata(LOG, { when }));
+    expect(storableMetadata(LOG, { when: when.toISOString(), ms: when.getTime() })).toBeDefined();
   },
   'Use null, booleans, numbers, bigints, strings, bytes, dates, arrays and plain objects': async (refused) => {
     await refused(() => checkValue(() => 1));
