@@ -295,6 +295,7 @@ describe('sweep', () => {
         { kind: 'archive', log, segment, why: 'the retention policy archives the segment' },
         { kind: 'expire', log, segment, why: 'the retention policy expires the segment after its archive' },
       ]),
+      skipped: [],
       failures: [],
     });
     const collecting = (await dry(...words, '--log', log, '--collect')).jobs as { kind: string }[];
@@ -306,8 +307,14 @@ describe('sweep', () => {
     const archived = [0, 1].map((segment) => ({ kind: 'archive', log, segment, outcome: 'archived' }));
     const expired = [0, 1].map((segment) => ({ kind: 'expire', log, segment, outcome: 'expired' }));
     // One collection for all segments of a log: each one reads the whole log.
-    expect(done).toEqual({ logs: 1, dryRun: false, jobs: [...archived, collected, ...expired], failures: [] });
-    expect(await only(...words, '--log', log)).toEqual({ logs: 1, dryRun: false, jobs: [], failures: [] });
+    expect(done).toEqual({
+      logs: 1,
+      dryRun: false,
+      jobs: [...archived, collected, ...expired],
+      skipped: [],
+      failures: [],
+    });
+    expect(await only(...words, '--log', log)).toEqual({ logs: 1, dryRun: false, jobs: [], skipped: [], failures: [] });
     const rest = (await dry(...words)).jobs as { log: string }[];
     expect(rest.filter((job) => job.log === log)).toEqual([]);
     expect(rest.filter((job) => job.log === other)).toHaveLength(4);
@@ -316,7 +323,7 @@ describe('sweep', () => {
   test('finds the same jobs with a rate, which checks the logs one by one', async () => {
     const all = await dry(...words);
     const { jobs, ...one } = await dry(...words, '--rate', '100000');
-    expect(one).toEqual({ logs: all.logs, dryRun: true, failures: [] });
+    expect(one).toEqual({ logs: all.logs, dryRun: true, skipped: [], failures: [] });
     expect(new Set(jobs as unknown[])).toEqual(new Set(all.jobs as unknown[]));
   });
 
@@ -337,7 +344,7 @@ describe('sweep', () => {
     const job = { kind: 'rebuild', log };
     expect(await dry(...rebuild)).toMatchObject({ jobs: [{ ...job, why: 'every snapshot must be rebuilt' }] });
     const done = await only(...rebuild);
-    expect(done).toEqual({ logs: 1, dryRun: false, jobs: [{ ...job, outcome: 'rebuilt' }], failures: [] });
+    expect(done).toEqual({ logs: 1, dryRun: false, jobs: [{ ...job, outcome: 'rebuilt' }], skipped: [], failures: [] });
     expect(await only('verify', log)).toMatchObject({ problems: [] });
   });
 

@@ -171,6 +171,7 @@ describe('the JSON documents', () => {
       chunks: 0,
       bytes: NUMBER,
       stopped: [],
+      skipped: [],
       failures: [],
     });
     expect(await only(['segment', log])).toEqual({ log, segment: 1, position: { segment: 1, entry: 0 } });

@@ -274,7 +274,7 @@ describe('the commands on mapped logs', () => {
     ['collect', ['collect', '1', '--dry-run'], { log: '1', dryRun: true }, 'kept'],
     ['flush', ['flush', '1'], { log: '1' }, 'flush 1 3/0: '],
     ['policy', ['policy', '1', '--keep-segments', '2'], { policies: [{ log: '1', own: { keepSegments: 2 } }] }, '2'],
-    ['resume', ['resume', '1'], { log: '1', position: null }, "'logfold sweep' builds the snapshot that is due"],
+    ['resume', ['resume', '1'], { log: '1', position: null }, ' builds the snapshot that is due'],
     ['sweep', ['sweep', '--log', '1', '--dry-run'], { failures: [] }, '0 failed'],
     ['archive', ['archive', '1', '2', '--dry-run'], { segments: [{ segment: 2, outcome: 'would archive' }] }, '11'],
   ] as const)('%s works, for people and for programs', async (_, command, document, shown) => {
@@ -344,7 +344,7 @@ describe('a directory that belongs to a mapping', () => {
         expect.objectContaining({
           code: 'MAPPING_DIFFERS',
           message: expect.stringMatching(/'body' is \{"name":"payload",.*\} there and \{"item":true\} here/),
-          advice: expect.stringContaining("run 'logfold adopt --replace-mapping'"),
+          advice: expect.stringMatching(/run 'logfold adopt --local .* --replace-mapping'/),
         }),
       ),
     );
@@ -372,7 +372,7 @@ describe('a directory that belongs to a mapping', () => {
     }
     expect((await place.refusals(['status', ...restored]))[0]).toMatchObject({
       code: 'BUCKET_TAKEN',
-      advice: expect.stringContaining("run 'logfold adopt --move-claim'"),
+      advice: expect.stringMatching(/run 'logfold adopt --local .* --move-claim'/),
     });
     for (const line of commands) {
       const here = line.replace(' --bucket BUCKET', '').replace('verify LOG', 'verify 1');

@@ -226,7 +226,12 @@ async function runScript(world: World, format: 'json' | 'text'): Promise<readonl
         ...(step.input !== undefined && { input: step.input }),
       });
       log ||= /[0-9a-f-]{36}/.exec(answer.stdout)?.[0] ?? '';
-      const hide = (text: string): string => text.replaceAll(log, 'LOG').replaceAll(/\S*logfold-cli-\w+/g, 'DIRECTORY');
+      const hide = (text: string): string =>
+        text
+          .replaceAll(log, 'LOG')
+          // Against AWS, no command needs the option.
+          .replaceAll(/--local \S*logfold-cli-\w+ /g, '')
+          .replaceAll(/\S*logfold-cli-\w+/g, 'DIRECTORY');
       const common =
         format === 'json' ? documentsOf(answer, step).map((each) => withoutChance(each, hide)) : textOf(answer, hide);
       outcomes.push({ words: step.words.join(' '), answer, common });

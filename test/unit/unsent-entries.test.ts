@@ -80,7 +80,7 @@ test.each(['order-10', 'order-1\u0001'])(
     let requests = 0;
     live.interceptor = async (name, effect) => {
       // A page that never ends must fail the test, not stop it.
-      if (++requests > 100) throw new EntryRejectedError('too many requests', {});
+      if (++requests > 100) throw new EntryRejectedError(0, 'too many requests');
       if (name !== 'putEntries' || puts++ > 0) return effect();
       await ben.append({ ...insertRows(0), id: utf8(id) });
       throw new Error('socket hang up');

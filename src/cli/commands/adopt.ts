@@ -175,9 +175,8 @@ function describe(
   if (!complete) lines.push('The scan is not complete: run the command again, and it continues where it stopped.');
   else if (logs > 0 || continued) {
     const due = first === undefined ? '' : `, the first of a log after ${countEntries(first)}`;
-    lines.push(
-      `'logfold sweep${reducer === undefined ? ' --reducer FILE' : ''}' builds the snapshots that are due${due}.`,
-    );
+    const sweep = reducer === undefined ? "'logfold sweep --reducer FILE'" : "'logfold sweep'";
+    lines.push(`${sweep} builds the snapshots that are due${due}.`);
   } else
     lines.push(`No item of the table has a key as the mapping says. 'logfold inspect ${table}' proposes a mapping.`);
   return pastable(lines.join('\n'));
