@@ -44,7 +44,7 @@ const GRAPHEMES = new Intl.Segmenter('en');
  * A text on one line of a terminal, in at most this many columns of the screen: `…` replaces the
  * rest. Escapes replace ends of lines and tabs too.
  */
-function oneLine(text: string, width: number): string {
+export function cutLine(text: string, width: number): string {
   const line = forTerminal(text.slice(0, WIDEST).toWellFormed()).replaceAll(/[\n\t]/g, printable);
   if (text.length <= WIDEST && stringWidth(line) <= width) return line;
   let shown = '';
@@ -58,7 +58,7 @@ function oneLine(text: string, width: number): string {
 }
 
 /** The columns of the screen that each column of a table takes without its borders. */
-export function columnWidths(head: readonly string[], rows: readonly TableRow[]): number[] {
+function columnWidths(head: readonly string[], rows: readonly TableRow[]): number[] {
   const widths = head.map((name) => stringWidth(name));
   for (const row of rows) {
     for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, stringWidth(`${cell}`));
@@ -67,7 +67,7 @@ export function columnWidths(head: readonly string[], rows: readonly TableRow[])
 }
 
 /** The columns of the screen for a table whose columns have these widths. */
-export function tableWidth(widths: readonly number[]): number {
+function tableWidth(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width + 3, 1);
 }
 
@@ -79,7 +79,7 @@ export function tableWidth(widths: readonly number[]): number {
  * an id or a value
  */
 export function textTable(head: readonly string[], rows: readonly TableRow[], cellWidth = WIDEST): string {
-  const texts = rows.map((row) => row.map((cell) => oneLine(`${cell}`, cellWidth)));
+  const texts = rows.map((row) => row.map((cell) => cutLine(`${cell}`, cellWidth)));
   const widths = columnWidths(head, texts);
   const line = (row: readonly string[]): string =>
     `│${row.map((cell, i) => ` ${cell}${' '.repeat((widths[i] ?? 0) - stringWidth(cell))} `).join('│')}│`;
@@ -89,4 +89,93 @@ export function textTable(head: readonly string[], rows: readonly TableRow[], ce
   if (texts.length > 0) lines.push(rule('├', '┼', '┤'), ...texts.map(line));
   lines.push(rule('└', '┴', '┘'));
   return lines.join('\n');
+}
+
+/** Rows with aligned columns and without borders. Columns without a text are left out. */
+export function alignedLines(rows: readonly (readonly string[])[]): string[] {
+  const widths = columnWidths([], rows);
+  const padded = (cell: string, i: number): string => cell + ' '.repeat((widths[i] ?? 0) - stringWidth(cell));
+  return rows.map((row) =>
+    row
+      .map(padded)
+      .filter((cell) => cell !== '')
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+/** How a table may change so that it fits a terminal. */
+export interface TableFit {
+  /** Columns that may go if they are empty or do not fit, the least important first. */
+  readonly spare?: readonly string[];
+  /** Columns that may go after them, if they do not fit. */
+  readonly last?: readonly string[];
+  /**
+   * Columns with long cells, which `…` shortens. Other columns go only after these are this narrow,
+   * in columns of the screen.
+   */
+  readonly long: Readonly<Record<string, number>>;
+}
+
+export interface FittedTable {
+  /** The table. A last line names the columns that did not fit. */
+  readonly text: string;
+  /** Whether all cells that tell something are shown in full. */
+  readonly isWhole: boolean;
+}
+
+/** The fewest columns of the screen for a shortened cell. */
+const NARROWEST = 4;
+
+/**
+ * A {@link textTable} with all columns, or on a terminal only with those that tell something and
+ * that fit.
+ * @param screen the columns of the terminal; by default those of standard output
+ */
+export function fittedTable(
+  head: readonly string[],
+  rows: readonly TableRow[],
+  { spare = [], last = [], long }: TableFit,
+  screen = screenColumns(),
+): FittedTable {
+  if (screen === undefined) return { text: textTable(head, rows), isWhole: true };
+  const texts = rows.map((row) => row.map((cell) => cutLine(`${cell}`, WIDEST)));
+  const widths = columnWidths(head, texts);
+  const shown = new Set(head.keys().filter((i) => !spare.includes(head[i] ?? '') || rows.some((row) => tells(row[i]))));
+  const excess = (each: readonly number[]): number => tableWidth(each.filter((_, i) => shown.has(i))) - screen;
+  /** The widths after the widest of the long columns gave what is too much. */
+  const narrowed = (floorOf: (name: string) => number | undefined): number[] => {
+    const found = [...widths];
+    const floors = head.map((name) => Math.max(stringWidth(name), NARROWEST, floorOf(name) ?? WIDEST));
+    for (let left = excess(found); left > 0; left--) {
+      const able = [...shown].filter((i) => (found[i] ?? 0) > (floors[i] ?? 0));
+      const widest = able.sort((a, b) => (found[b] ?? 0) - (found[a] ?? 0))[0];
+      if (widest === undefined) break;
+      found[widest] = (found[widest] ?? 0) - 1;
+    }
+    return found;
+  };
+  const wanted = (): number[] => narrowed((name) => long[name]);
+  const missing = [...spare, ...last].filter((name) => excess(wanted()) > 0 && shown.delete(head.indexOf(name)));
+  const fitted = excess(wanted()) > 0 ? narrowed((name) => (name in long ? 0 : undefined)) : wanted();
+  const cellsOf = <T>(row: readonly T[]): T[] => row.filter((_, i) => shown.has(i));
+  const table = textTable(
+    cellsOf(head),
+    texts.map((row) => cellsOf(row.map((cell, i) => cutLine(cell, fitted[i] ?? WIDEST)))),
+  );
+  const shortened = head.filter((_, i) => shown.has(i) && (fitted[i] ?? 0) < (widths[i] ?? 0));
+  const left = [...missing, ...shortened.map((name) => `${name} in full`)];
+  if (left.length === 0) return { text: table, isWhole: true };
+  return { text: `${table}\nFor ${left.join(', ')}, widen the terminal or give --json.`, isWhole: false };
+}
+
+/** Whether a cell tells something. */
+function tells(cell: string | number | undefined): boolean {
+  return !['', '-', 0, '0 B', undefined].includes(cell);
+}
+
+/** The columns of standard output; undefined if it is not a terminal, or does not say. */
+export function screenColumns(): number | undefined {
+  const { isTTY, columns } = process.stdout;
+  return isTTY && columns > 0 ? columns : undefined;
 }

@@ -165,7 +165,8 @@ describe('status', () => {
       if (columns < 100) expect(answer.stdout).toMatch(/^For .*segments.*, widen the terminal or give --json\.$/m);
     }
     const own = linesOf(await say(['status', named], 30));
-    expect(own[1]).toMatch(/^│ name +│ entries │ lag │$/);
+    expect(own[1]).toMatch(/^│ log +│ entries │ lag │$/);
+    expect(own[3]).toMatch(/^│ budget │ 1 /);
   });
 
   test('on a narrow terminal shows that a log is stopped', async () => {
@@ -180,8 +181,35 @@ describe('status', () => {
       expect(Math.max(...table.map((line) => stringWidth(line)))).toBeLessThanOrEqual(columns);
     }
     const narrow = await say(['status', own], 50);
-    expect(narrow.stdout).toMatch(/^For .*stopped.*, widen the terminal or give --json\.$/m);
+    expect(narrow.stdout).toContain('… │ ENTRY_TYPE_UNKNOWN │');
+    expect(narrow.stdout).toMatch(/^For .*lag, log in full, widen the terminal or give --json\.$/m);
     expect(narrow.stdout).toContain(`${own} is stopped: `);
+  });
+
+  test('at 80 columns shows names, ids without a name in part, and the same columns', async () => {
+    const long = `org-7/${'a-long-id-'.repeat(7)}`;
+    await say(['create', long]);
+    await say(['create', '--name', 'a-quite-long-name-of-a-log']);
+    const { stdout } = await say(['status'], 80);
+    expect(stdout).toMatch(/^│ log +│ entries │ (last snapshot │ )?lag │/m);
+    expect(stdout).toMatch(/^│ a-quite-long-name-of-a-log +│ 1 /m);
+    expect(stdout).toMatch(new RegExp(`^│ ${long.slice(0, 30)}.*… +│ 1 `, 'm'));
+    expect(stdout).toMatch(/^For .*log in full, widen the terminal or give --json\.$/m);
+    const named = await say(['status', 'a-quite-long-name-of-a-log'], 80);
+    expect(named.stdout).toMatch(/^│ log +│ entries │ last snapshot │ lag │ segments │$/m);
+    const listed = await say(['list', '--newest'], 80);
+    expect(Math.max(...linesOf(listed).map((line) => stringWidth(line)))).toBeLessThanOrEqual(80);
+    expect(listed.stdout).toMatch(/^a-quite-long-name-of-a-log +20/m);
+    expect(listed.stdout).toMatch(/^org-7\/a-long-id-.*… +20/m);
+    expect((await say(['list'])).stdout).toMatch(new RegExp(`^${long} +20`, 'm'));
+  });
+
+  test('names the last snapshot of a log and of its segment in the same way', async () => {
+    const own = await place.log();
+    await place.client.addSnapshot(own);
+    await runCli(['work', '--until-idle', ...place.words]);
+    const { stdout } = await say(['status', own], 80);
+    expect(stdout.match(/│ 0\/1 +│/g)).toHaveLength(2);
   });
 
   test('on a terminal without a size has all columns', async () => {
@@ -195,6 +223,22 @@ describe('status', () => {
     const [, head = ''] = linesOf(await say(['status', log]));
     expect(head.split('│').map((name) => name.trim())).toEqual(['', ...all, '']);
   });
+});
+
+test('history fits the terminal, and shows whole values elsewhere', async () => {
+  const answer = await say(['history', log, '--row', '19', '--at', '0/2'], 80);
+  expect(Math.max(...linesOf(answer).map((line) => stringWidth(line)))).toBeLessThanOrEqual(80);
+  expect(answer.stdout).toMatch(/^For value in full, widen the terminal or give --json\.$/m);
+  expect((await say(['history', log, '--row', '1', '--at', '0/2'])).stdout).toContain(
+    '日本語の長い名前、二十四桁より長い',
+  );
+});
+
+test('list says that no id has the prefix', async () => {
+  expect((await say(['list', '--prefix', 'nope'])).stdout).toBe("No log has a chosen id that begins with 'nope'.\n");
+  expect((await say(['list', '--prefix', 'nope', '--after', 'nope/1'])).stdout).toBe(
+    "No log has a chosen id that begins with 'nope', after 'nope/1'.\n",
+  );
 });
 
 test('history says how many entries it folded', async () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
+import stringWidth from 'string-width';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, forTerminal, parseDuration, textTable } from '../../src/cli/format.ts';
+import { fittedTable, formatDuration, forTerminal, parseDuration, textTable } from '../../src/cli/format.ts';
 import { printable, UsageError, unprintable } from '../../src/errors.ts';
 import { count, countEntries } from '../../src/workers/jobs/report.ts';
 
@@ -98,6 +99,26 @@ test('a table has straight columns, also with wide characters, and shows control
     '└────────────┴─────────┘',
   ]);
   expect(textTable(['log'], [])).toBe('┌─────┐\n│ log │\n└─────┘');
+});
+
+test('a table for a terminal is as wide as it needs, at most as wide as the screen, and keeps what must stay', () => {
+  const head = ['log', 'entries', 'chunks', 'stopped'];
+  const id = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 80 });
+  const row = fc.tuple(id, fc.nat(), fc.nat(3), fc.constantFrom('-', 'ENTRY_TYPE_UNKNOWN'));
+  const fit = { spare: ['chunks'], last: ['entries'], long: { log: 36 } };
+  fc.assert(
+    fc.property(fc.array(row, { minLength: 1, maxLength: 5 }), fc.integer({ min: 32, max: 140 }), (rows, screen) => {
+      const { text, isWhole } = fittedTable(head, rows, fit, screen);
+      const lines = text.split('\n').filter((line) => !line.startsWith('For '));
+      expect(new Set(lines.map((line) => stringWidth(line))).size).toBe(1);
+      expect(stringWidth(lines[0] ?? '')).toBeLessThanOrEqual(screen);
+      expect(text.match(/ENTRY_TYPE_UNKNOWN/g)?.length ?? 0).toBe(rows.filter((each) => each[3] !== '-').length);
+      const whole = textTable(head, rows);
+      if (stringWidth(whole.split('\n')[0] ?? '') <= screen) expect(isWhole).toBe(true);
+      if (isWhole) for (const [log] of rows) expect(text).toContain(forTerminal(log));
+      else expect(text).toMatch(/\nFor .*, widen the terminal or give --json\.$/);
+    }),
+  );
 });
 
 test('any id that is printed can be typed again, also with characters that no argument can hold', () => {

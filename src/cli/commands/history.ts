@@ -5,7 +5,7 @@ import { formatPosition } from '../../ids/position.ts';
 import type { Key } from '../../tree/key.ts';
 import { count, countEntries, formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
-import { type TableRow, textTable } from '../format.ts';
+import { fittedTable, type TableRow } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, MOMENT_HELP, onBadEntryOption, reportBadEntry } from '../moment.ts';
 
@@ -123,7 +123,8 @@ function tableOf(revisions: readonly Revision[]): string {
       metadata === undefined ? '' : JSON.stringify(metadata),
     ]);
   }
-  return textTable(['revision', 'position', 'time', 'value', 'metadata'], rows);
+  const head = ['revision', 'position', 'time', 'value', 'metadata'];
+  return fittedTable(head, rows, { spare: ['metadata'], long: { value: 0, metadata: 0 } }).text;
 }
 
 function jsonOf({ number, position, created, metadata, value }: Revision) {

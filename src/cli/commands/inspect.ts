@@ -15,7 +15,7 @@ import type { TableSample } from '../../proposal/table-sample.ts';
 import { count, countEntries } from '../../workers/jobs/report.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { examples, parse, readingCommand } from '../command.ts';
-import { type TableRow, textTable } from '../format.ts';
+import { fittedTable, type TableRow } from '../format.ts';
 import { commandName } from '../next-step.ts';
 import { Output } from '../output.ts';
 import { openDynamoDb } from '../place.ts';
@@ -204,7 +204,8 @@ function describeKinds(kinds: readonly KindReport[]): string {
   for (const { items, partitions, partitionKey, sortKey, example, isLog } of kinds) {
     rows.push([items, partitions, partitionKey, sortKey, example, isLog ? 'logs' : hasLog ? 'left alone' : '-']);
   }
-  return textTable(['items', 'partitions', 'partition key', 'sort key', 'example', 'what it is'], rows);
+  const head = ['items', 'partitions', 'partition key', 'sort key', 'example', 'what it is'];
+  return fittedTable(head, rows, { long: { 'partition key': 0, 'sort key': 0, example: 0 } }).text;
 }
 
 function describeMisfit({ reason, count: items, items: shown, othersGoOn }: Misfit): string {

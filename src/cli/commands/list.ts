@@ -1,11 +1,14 @@
 import pLimit from 'p-limit';
+import stringWidth from 'string-width';
 import { isOfOneLog, printable, shellWord, UsageError, unprintable } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { queryNewest } from '../../log/newest.ts';
 import { type AgedLog, logsWithAge } from '../../workers/audit/status.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
+import { alignedLines, cutLine, screenColumns } from '../format.ts';
 import { requireOwnSchema } from '../mapping.ts';
 import { pastable } from '../next-step.ts';
 import { namesOf, SETTINGS_FILE, type Settings } from '../settings.ts';
@@ -73,7 +76,7 @@ export function listCommand(settings: () => Settings | undefined) {
         const page = logs.slice(0, most);
         const next = logs.length > page.length ? page.at(-1)?.log : undefined;
         const paged = prefix === undefined ? {} : { next: next ?? null };
-        output.result({ logs: page, failures, ...paged }, describe(page, failures));
+        output.result({ logs: page, failures, ...paged }, describe(page, failures) || missing(prefix, after));
         if (next !== undefined) output.note(`There are more: add --after ${shellWord(next)} for the next page.`);
         if (failures.length > 0) process.exitCode = 1;
       });
@@ -96,15 +99,40 @@ async function newestOf(
 }
 
 function describe(logs: readonly Listed[], failures: readonly Failure[]): string {
-  if (logs.length + failures.length === 0) return 'There are no logs yet.';
-  const width = logs.reduce((most, { log }) => Math.max(most, printable(log).length), 0);
   const lines = logs.map(({ log, names, created, newest }) => {
-    const date = created === null ? '-'.padEnd(20) : formatDate(created);
-    const position = newest === null ? '' : formatPosition(newest).padEnd(9);
-    return [printable(log).padEnd(width), date, position, names.join(' ')].filter((part) => part !== '').join('  ');
+    const date = created === null ? '-' : formatDate(created);
+    return { id: printable(log), names: names.join(' '), rest: [date, newest === null ? '' : formatPosition(newest)] };
   });
   const failed = failures.map(
     ({ log, code, message }) => `${log === null ? 'A segment' : printable(log)} cannot be read: ${code}: ${message}`,
   );
-  return [...lines.map((line) => line.trimEnd()), ...failed.map(pastable)].join('\n');
+  return [...fittedLines(lines, screenColumns()), ...failed.map(pastable)].join('\n');
+}
+
+/** Says that no log is listed, and whether there may be others. */
+function missing(prefix: string | undefined, after: LogId | undefined): string {
+  if (prefix === undefined) return 'There are no logs yet.';
+  const later = after === undefined ? '' : `, after '${printable(after)}'`;
+  return `No log has a chosen id that begins with '${printable(prefix)}'${later}.`;
+}
+
+interface Line {
+  readonly id: string;
+  readonly names: string;
+  /** The columns of every log. */
+  readonly rest: readonly string[];
+}
+
+/** The most columns of the screen for an id on a terminal that is even too narrow for the rest. */
+const FEWEST = 8;
+
+/** Aligned lines. If they do not fit with ids and names, names replace ids: commands take both. */
+function fittedLines(lines: readonly Line[], screen = Number.POSITIVE_INFINITY): string[] {
+  const whole = alignedLines(lines.map(({ id, names, rest }) => [id, ...rest, names]));
+  const widthOf = (texts: readonly string[]): number =>
+    texts.reduce((most, text) => Math.max(most, stringWidth(text)), 0);
+  if (widthOf(whole) <= screen) return whole;
+  const others = widthOf(alignedLines(lines.map(({ rest }) => rest)).map((line) => `  ${line}`));
+  const width = Math.max(FEWEST, screen - others);
+  return alignedLines(lines.map(({ id, names, rest }) => [cutLine(names || id, width), ...rest]));
 }

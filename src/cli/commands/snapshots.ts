@@ -2,7 +2,7 @@ import { formatPosition } from '../../ids/position.ts';
 import { type ListedSnapshot, listSnapshots } from '../../workers/audit/list-snapshots.ts';
 import { formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
-import { type TableRow, textTable } from '../format.ts';
+import { fittedTable, type TableRow } from '../format.ts';
 import { pastable } from '../next-step.ts';
 
 const LIMIT = 20;
@@ -49,8 +49,6 @@ function describe(snapshots: readonly ListedSnapshot[]): string {
     rows.push([place, date, status, reducer, root?.items ?? '-', root?.bufferedEdits ?? '-', hash]);
     if (error !== null) errors.push(`${place} is damaged: ${error.code}: ${pastable(error.message)}`);
   }
-  return [
-    textTable(['snapshot', 'created', 'status', 'reducer', 'items', 'buffered', 'state hash'], rows),
-    ...errors,
-  ].join('\n');
+  const head = ['snapshot', 'created', 'status', 'reducer', 'items', 'buffered', 'state hash'];
+  return [fittedTable(head, rows, { spare: ['buffered', 'items'], long: { reducer: 0 } }).text, ...errors].join('\n');
 }

@@ -5,7 +5,7 @@ import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
 import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
-import { type TableRow, textTable } from '../format.ts';
+import { fittedTable, type TableRow } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption, type ShownState } from '../moment.ts';
 
@@ -93,7 +93,7 @@ async function describeState(state: DocumentState, { position, snapshot }: Omit<
     for (const { map, keys, items, isExact, buffered } of maps) {
       rows.push([printable(map), keys, isExact ? items : `about ${items}`, buffered]);
     }
-    lines.push(textTable(['map', 'keys', 'items', 'buffered'], rows));
+    lines.push(fittedTable(['map', 'keys', 'items', 'buffered'], rows, { long: { map: 0 } }).text);
   }
   return { document: { meta, maps }, text: lines.join('\n') };
 }

@@ -5,7 +5,7 @@ import { formatPosition } from '../../ids/position.ts';
 import { allLogs, type LogStatus, logStatus, type SegmentStatus, segmentStatuses } from '../../workers/audit/status.ts';
 import { count, formatBytes, formatDate } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
-import { columnWidths, type TableRow, tableWidth, textTable } from '../format.ts';
+import { fittedTable, type TableRow } from '../format.ts';
 import { pastable } from '../next-step.ts';
 import type { ProgressBar } from '../progress.ts';
 import { namesOf, type Settings } from '../settings.ts';
@@ -14,8 +14,8 @@ import { namesOf, type Settings } from '../settings.ts';
 const CONCURRENCY = 16;
 
 const NOTES = `
-On a terminal, columns without a value are left out, and so are those for which it is too narrow. Elsewhere the table has
-all columns, always the same. "lag" is the number of entries after the last snapshot.`;
+On a terminal that is too narrow, a log has its name, or else its id, which … may shorten. Columns without a value are left
+out, and so are those that still do not fit. Elsewhere the table has all columns, always the same. "lag" is the number of entries after the last snapshot.`;
 
 /** @param settings reads the settings file, if there is one */
 export function statusCommand(settings: () => Settings | undefined) {
@@ -66,33 +66,11 @@ const COLUMNS = [
 ];
 /** Columns that a terminal may lack if they are empty or do not fit, the least important first. */
 const SPARE = ['buffered', 'chunks', 'bytes', 'expiring', 'expired', 'archived', 'segments', 'foreign'];
+/** Columns that it may lack after them. A log that is stopped needs a person. */
+const LAST = ['last snapshot', 'entries', 'lag'];
+/** A UUID keeps all its characters before a column goes. */
+const WHOLE_ID = 36;
 const SPARE_OF_SEGMENTS = ['foreign', 'expires', 'archived'];
-/** The cells that tell nothing. */
-const EMPTY: readonly (string | number)[] = ['', '-', 0, '0 B'];
-
-/**
- * A table with all columns, or on a terminal only with those that tell something and that fit.
- * @param spare columns that may go if they are empty or do not fit, the least important first
- * @param last columns that may go after them, if they do not fit
- */
-function fittedTable(
-  head: readonly string[],
-  rows: readonly TableRow[],
-  { spare, last = [] }: { readonly spare: readonly string[]; readonly last?: readonly string[] },
-): string {
-  const { isTTY, columns } = process.stdout;
-  // Some terminals say that they have no columns.
-  if (!isTTY || !columns) return textTable(head, rows);
-  const widths = columnWidths(head, rows);
-  const isEmpty = (name: string): boolean => rows.every((row) => EMPTY.includes(row[head.indexOf(name)] ?? ''));
-  const shown = new Set(head.filter((name) => !spare.includes(name) || !isEmpty(name)));
-  const fits = (): boolean => tableWidth(widths.filter((_, i) => shown.has(head[i] ?? ''))) <= columns;
-  const missing = [...spare, ...last].filter((name) => !fits() && shown.delete(name));
-  const cellsOf = <T>(row: readonly T[]): T[] => row.filter((_, i) => shown.has(head[i] ?? ''));
-  const table = textTable(cellsOf(head), rows.map(cellsOf));
-  return missing.length === 0 ? table : `${table}\nFor ${missing.join(', ')}, widen the terminal or give --json.`;
-}
-
 function describe(logs: readonly LogStatus[], failures: readonly Failure[], settings: Settings | undefined): string {
   if (logs.length + failures.length === 0) return 'There are no logs yet.';
   const rows: TableRow[] = [];
@@ -130,8 +108,6 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[], sett
       foreign.archives + foreign.pointers + foreign.roots || '-',
     ]);
   }
-  // A name is enough to type.
-  const hasNames = logs.every(({ log }) => namesOf(settings, log).length > 0);
   const stops = logs.flatMap(({ log, stopped }) =>
     stopped === null ? [] : [`${printable(log)} is stopped: ${stopped.message} ${resumeText(log)}`],
   );
@@ -144,13 +120,16 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[], sett
     return found === '' ? [] : [`${printable(log)}: another program wrote ${found}; logfold passes over them`];
   });
   const failed = failures.map(({ log, code, message }) => `${printable(log)} cannot be read: ${code}: ${message}`);
-  // A log that is stopped needs a person.
-  const stopped = stops.length > 0;
-  const columns = {
-    spare: [...SPARE, ...(stopped ? [] : ['stopped']), ...(hasNames ? [] : ['name'])],
-    last: [...(hasNames ? ['log'] : []), 'last snapshot', 'entries', 'lag', ...(stopped ? ['stopped'] : [])],
-  };
-  return [fittedTable(COLUMNS, rows, columns), ...[...stops, ...notes, ...failed].map(pastable)].join('\n');
+  const spare = [...SPARE, ...(stops.length > 0 ? [] : ['stopped'])];
+  return [tableOfLogs(rows, spare), ...[...stops, ...notes, ...failed].map(pastable)].join('\n');
+}
+
+/** A table with ids and names. If it does not fit, names replace ids: commands take both. */
+function tableOfLogs(rows: readonly TableRow[], spare: readonly string[]): string {
+  const whole = fittedTable(COLUMNS, rows, { spare: ['name', ...spare], long: {} });
+  if (whole.isWhole) return whole.text;
+  const brief = rows.map(([name = '', log = '', ...rest]): TableRow => [name || log, ...rest]);
+  return fittedTable(COLUMNS.slice(1), brief, { spare, last: LAST, long: { log: WHOLE_ID } }).text;
 }
 
 /** The last step after a stop, which the message of the stop need not name. */
@@ -162,10 +141,11 @@ function describeSegments(segments: readonly SegmentStatus[]): string {
   const rows: TableRow[] = [];
   for (const { segment, entries, lastSnapshot, archived, foreign, ...expiry } of segments) {
     const others = foreign.join(', ') || '-';
-    rows.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry), others]);
+    const last = lastSnapshot === null ? '-' : formatPosition({ segment, entry: lastSnapshot });
+    rows.push([segment, entries, last, archived ? 'yes' : '-', describeExpiry(expiry), others]);
   }
   const head = ['segment', 'entries', 'last snapshot', 'archived', 'expires', 'foreign'];
-  return fittedTable(head, rows, { spare: SPARE_OF_SEGMENTS });
+  return fittedTable(head, rows, { spare: SPARE_OF_SEGMENTS, long: {} }).text;
 }
 
 function describeExpiry({ expires, onHold, expired }: Pick<SegmentStatus, 'expires' | 'onHold' | 'expired'>): string {

@@ -19,7 +19,7 @@ import { exportTable } from '../../workers/revisions/export-table.ts';
 import { bothKinds, RevisionLogs, recordedKind, requireItemsReducer } from '../../workers/revisions/revision-logs.ts';
 import { type CommonOptions, command, examples, inEnvironment, parse, readingCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
-import { parseDuration, type TableRow, textTable } from '../format.ts';
+import { fittedTable, parseDuration, type TableRow } from '../format.ts';
 import { parseMoment } from '../moment.ts';
 import { pastable } from '../next-step.ts';
 import type { Output } from '../output.ts';
@@ -240,7 +240,8 @@ function tableOf(revisions: readonly ItemRevision[]): string {
   for (const { revision, created, change, actor = '', item } of revisions) {
     rows.push([revision, formatDate(created), change, actor, item === undefined ? '' : JSON.stringify(itemJson(item))]);
   }
-  return textTable(['revision', 'time', 'change', 'actor', 'item'], rows);
+  const head = ['revision', 'time', 'change', 'actor', 'item'];
+  return fittedTable(head, rows, { spare: ['actor'], long: { actor: 0, item: 0 } }).text;
 }
 
 interface TableCompareOptions extends CommonOptions {
