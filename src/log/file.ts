@@ -17,7 +17,8 @@ const SLICE_BYTES = 256 * 1024;
  * hash, and for the upload. An entry names the file with `file`. Until then it is garbage, which a
  * collection removes after its grace period.
  * @returns the key
- * @throws UsageError if the source does not give the same bytes twice
+ * @throws UsageError if the source is not a function that returns an async iterable of bytes, or
+ * does not give the same bytes twice
  * @throws any error of the source and of the store; then nothing is written
  */
 export async function saveFile(
@@ -26,7 +27,7 @@ export async function saveFile(
   source: ByteSource,
 ): Promise<string> {
   const hash = sha256.create();
-  for await (const slice of source()) hash.update(checkSlice(log, slice));
+  for await (const slice of slicesOf(log, source)) hash.update(checkSlice(log, slice));
   const id = bytesToHex(hash.digest());
   const key = bodyKey(log, id, randomHex(to.random, 12));
   await to.blobs.putStream(key, sameBytes(log, source, id));
@@ -35,7 +36,7 @@ export async function saveFile(
 
 async function* sameBytes(log: LogId, source: ByteSource, id: string): AsyncGenerator<Uint8Array> {
   const hash = sha256.create();
-  for await (const slice of source()) {
+  for await (const slice of slicesOf(log, source)) {
     hash.update(checkSlice(log, slice));
     yield slice;
   }
@@ -46,11 +47,26 @@ async function* sameBytes(log: LogId, source: ByteSource, id: string): AsyncGene
   });
 }
 
+function slicesOf(log: LogId, source: ByteSource): AsyncIterable<Uint8Array> {
+  const slices = typeof source === 'function' ? source() : undefined;
+  if (isIterable(slices)) return slices;
+  throw noBytes(log, 'is not a function that returns an async iterable');
+}
+
+function isIterable(slices: AsyncIterable<Uint8Array> | undefined): slices is AsyncIterable<Uint8Array> {
+  if (typeof slices !== 'object' || slices === null) return false;
+  return Symbol.asyncIterator in slices || Symbol.iterator in slices;
+}
+
 function checkSlice(log: LogId, slice: Uint8Array): Uint8Array {
   if (slice instanceof Uint8Array) return slice;
-  throw new UsageError('the source of the file yields something other than bytes', {
+  throw noBytes(log, 'yields something other than bytes');
+}
+
+function noBytes(log: LogId, problem: string): UsageError {
+  return new UsageError(`the source of the file ${problem}`, {
     log,
-    advice: 'Give a function that returns an async iterable of Uint8Array',
+    advice: 'Give a function that returns an async iterable of Uint8Array, such as () => createReadStream(path)',
   });
 }
 

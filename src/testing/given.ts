@@ -228,12 +228,8 @@ function requireSame(actual: StateContent, expected: StateContent, message: stri
     deepStrictEqual(actual, expected);
   } catch (error) {
     if (!(error instanceof AssertionError)) throw error;
-    throw new AssertionError({
-      message: `${message}\n${error.message}`,
-      actual,
-      expected,
-      operator: 'deepStrictEqual',
-    });
+    // With the operator of the cause, Node 24 adds the difference to the message again.
+    throw new AssertionError({ message: `${message}\n${error.message}`, actual, expected, operator: 'equal' });
   }
 }
 

@@ -299,6 +299,7 @@ describe('a project that leaves out the optional packages', () => {
     for (const entry of ['logfold/aws', 'logfold/local']) {
       const { stdout } = await evaluate(opening(entry));
       expect(stdout).toMatch(/^PACKAGE_MISSING the package @aws-sdk\/[a-z0-9-]+ is not installed\. Run 'npm install /);
+      expect(stdout).toContain('install without --omit=optional');
     }
     const bin = join(light, 'node_modules/logfold/bin/logfold.mjs');
     const failed = await run(process.execPath, [bin, 'list', '--local', 'data'], { cwd: light }).catch(

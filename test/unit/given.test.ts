@@ -203,6 +203,7 @@ describe('a reducer that is not deterministic', () => {
         .thenState({ maps: { counts: { folds: 1 } } }),
     );
     expect(failure.message).toContain("reducer 'counting' is not deterministic");
+    expect(failure.message.match(/actual - expected/g)).toHaveLength(1);
   });
 });
 

@@ -1,10 +1,12 @@
 import { setImmediate } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { type AnswerOptions, answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import type { LogAnswer } from '../../src/adapters/web/log-message.ts';
 import { encodeLines } from '../../src/adapters/web/log-message.ts';
+import { openLogs } from '../../src/adapters/web/open-logs.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
 import {
@@ -25,6 +27,7 @@ import { LogClient } from '../../src/log/client.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { allEntries, entryAt, malformedItem, NOON, newLogId, recordRequests, unarchived } from '../support/logs.ts';
 
 const CONSISTENT = { consistent: true };
@@ -338,9 +341,40 @@ describe('a log store behind a server', () => {
     expect(sent).toEqual([]);
   });
 
+  test('all that a page cannot do says that the server can, and changes nothing', async () => {
+    const ports = { store: unarchived(tables), tables };
+    const logs = await openLogs({
+      send: async (request) => jsonOf(await answerLogRequest(ports, jsonOf(request), { allows: () => true })),
+      urlOf: () => 'http://127.0.0.1:1/',
+      platform: nativePlatform,
+    });
+    const { client } = logs;
+    const document = await logs.open(log, { reducer: spreadsheet });
+    const before = await entriesInTable();
+    for (const [what, attempt] of Object.entries({
+      create: () => logs.create(),
+      'create with an id': () => logs.create('org-7/plan'),
+      list: () => logs.list().next(),
+      'list by prefix': () => logs.list({ prefix: 'org' }).next(),
+      updateLogAttributes: () => client.updateLogAttributes(log, { set: { owner: 'ann' } }),
+      updateAttributes: () => client.updateAttributes(log, { segment: 0, entry: 0 }, { set: { owner: 'ann' } }),
+      saveFile: () => client.saveFile(log, async function* () {}),
+      'append with a large body': () =>
+        document.append({ type: 'Set', version: 1, body: [[0, 0, 'x'.repeat(20_000)]] }),
+      history: () => document.history({ row: 0, column: 0 }).next(),
+    })) {
+      const error = await Promise.try<unknown, []>(attempt).then(String, String);
+      expect(`${what}: ${error}`).toMatch(/: UsageError: .* from a page.* on the server\.$/);
+    }
+    expect(await entriesInTable()).toEqual(before);
+  });
+
   test('a body of more than 16 KiB is not appended from a page', async () => {
     const add = clientOf(page()).addEntry(log, { type: 'Set', version: 1, body: 'x'.repeat(20_000) });
-    await expect(add).rejects.toThrow(/cannot be written through URLs\. .*bodies over 16 KiB/);
+    await expect(add).rejects.toThrow(/^a body of 20003 bytes, over 16384, cannot be appended from a page/);
+    await expect(add).rejects.toMatchObject({ code: 'USAGE', advice: expect.stringContaining('on the server') });
+    const save = clientOf(page()).saveFile(log, async function* () {});
+    await expect(save).rejects.toThrow(/^a file cannot be saved from a page.*on the server/);
     expect(await entriesInTable()).toHaveLength(1);
   });
 });

@@ -27,6 +27,16 @@ const votes: Reducer = {
 const CORNER = { rows: { from: 0, to: 2 }, columns: { from: 0, to: 1 } };
 const entry = (type: string, body: string | [number, number, string][]) => ({ type, version: 1, body });
 
+test.each([
+  ['no rectangle', undefined, 'a rectangle takes an object with names, not undefined'],
+  ['no columns', { rows: CORNER.rows }, '`columns` of a rectangle takes an object with names, not undefined'],
+  ['a number of rows', { ...CORNER, rows: 2 }, '`rows` of a rectangle takes an object with names, not 2'],
+])('a view of %s is refused with a clear error', async (_, rectangle, reason) => {
+  const document = await (await LiveLog.create()).open({ reducer: planner });
+  const refused = Reflect.apply(document.view, document, [rectangle]);
+  await expect(refused).rejects.toMatchObject({ code: 'USAGE', reason });
+});
+
 describe('a document whose reducer has another name and edits a sheet', () => {
   test.each([planner, withHistory(planner)])('it has views, differences and histories of cells', async (reducer) => {
     const live = await LiveLog.create();

@@ -139,8 +139,8 @@ describe('a blob store behind URLs', () => {
     const large = new Uint8Array(20_000);
     const log = 'log' as Parameters<typeof saveBody>[1];
     const refused: (() => unknown)[] = [
-      () => store.put('one'),
-      () => store.putStream('one'),
+      () => store.put('one', BYTES),
+      () => store.putStream(),
       () => store.update('one'),
       () => store.delete(),
       () => store.deleteUnchanged(),

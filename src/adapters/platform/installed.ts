@@ -26,7 +26,7 @@ export function explainMissing(error: unknown): unknown {
     /^Cannot find package '((?:@[^/']+\/)?[^/']+)/.exec(error instanceof Error ? error.message : '') ?? [];
   if (!SDK_PACKAGES.includes(name)) return error;
   return new PackageMissingError(`the package ${name} is not installed`, {
-    advice: `Run 'npm install ${SDK_PACKAGES.join(' ')}'`,
+    advice: `Run 'npm install ${SDK_PACKAGES.join(' ')}'. On one machine (logfold/local, --local), install without --omit=optional instead: it needs the embedded database too`,
     cause: error,
   });
 }

@@ -48,14 +48,15 @@ export async function openLogs(options: PageLogsOptions): Promise<Logs> {
   checkOptionNames('openLogs', options, NAMES);
   checkFunction('send', options.send);
   checkFunction('urlOf', options.urlOf);
-  const { send, types, parseLog, cacheBytes, platform, ...urls } = options;
-  const store = new RemoteLogStore(send);
+  const { send, parseLog, cacheBytes, platform, ...urls } = options;
+  const types = new ReservedTypes(options.types ?? RESERVED_TYPES);
+  const store = new RemoteLogStore(send, types);
   return new Logs({
     store,
     tables: store,
     blobs: new UrlBlobStore(urls),
     platform: platform ?? (await (await import('../platform/wasm.ts')).loadWasmPlatform()),
-    types: new ReservedTypes(types ?? RESERVED_TYPES),
+    types,
     ...(parseLog !== undefined && { parseLog }),
     ...(cacheBytes !== undefined && { cacheBytes }),
     now: Date.now,

@@ -1,10 +1,11 @@
 import { LogfoldError, MessageInvalidError, StoreUnavailableError, textOf, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
-import type { Item } from '../../log/attribute.ts';
-import type { Entry, EntryHead } from '../../log/entry.ts';
+import type { AttributeValue, Item } from '../../log/attribute.ts';
+import { type Entry, type EntryHead, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntry, decodeEntryHead, decodeSegment, encodeEntry, entryPlace } from '../../log/item-codec.ts';
 import type { Consistency, EntryAppender, LogReader, SegmentRange } from '../../log/log-store.ts';
+import { VIRTUAL_TYPES } from '../../log/schedule.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { LogRequest } from './answer-log-request.ts';
 import {
@@ -35,10 +36,12 @@ export type SendLogRequest = (request: LogRequest) => Promise<unknown>;
 export class RemoteLogStore implements LogReader, EntryAppender {
   readonly reads = 'tables and archives';
   readonly #send: SendLogRequest;
+  readonly #types: ReservedTypes;
   readonly #retryable = new WeakSet<LogfoldError>();
 
-  constructor(send: SendLogRequest) {
+  constructor(send: SendLogRequest, types = RESERVED_TYPES) {
     this.#send = send;
+    this.#types = types;
   }
 
   /** At most {@link MAX_SEGMENTS}. */
@@ -128,10 +131,21 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     }
     if (!isLines(answer)) throw malformed('it has neither lines nor an error');
     try {
-      return { items: decodeLines(answer.lines), next: answer.next };
+      const items = decodeLines(answer.lines);
+      for (const { T: type } of items) this.#checkType(type);
+      return { items, next: answer.next };
     } catch (cause) {
       throw cause instanceof MessageInvalidError ? malformed(cause.reason) : cause;
     }
+  }
+
+  /** Refuses a mapped log if the page does not know its types: it would fold Snapshot entries. */
+  #checkType(type: AttributeValue | undefined): void {
+    if (type === undefined || !('S' in type)) return;
+    if (!VIRTUAL_TYPES.includes(type.S) || this.#types.includes(type.S)) return;
+    throw new UsageError(`the log is in a table of another schema: it has an entry of type '${type.S}'`, {
+      advice: 'Give `openLogs` of the page the options `types: VIRTUAL_TYPES` and `parseLog: textLogId`',
+    });
   }
 
   async #answer(request: LogRequest): Promise<unknown> {

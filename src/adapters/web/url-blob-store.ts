@@ -8,6 +8,7 @@ import {
   UsageError,
 } from '../../errors.ts';
 import { type RetryLimits, retry } from '../../log/backoff.ts';
+import { EXTERNAL_BODY_BYTES } from '../../log/body.ts';
 import {
   type BlobInfo,
   type BlobPart,
@@ -16,6 +17,7 @@ import {
   clampRange,
   rangeHeader,
 } from '../../store/blob-store.ts';
+import { isFileKey } from '../../store/keys.ts';
 
 /** Up to three seconds of waiting in total. */
 const RETRIES: RetryLimits = { attempts: 5, baseMs: 200, capMs: 2_000 };
@@ -77,12 +79,15 @@ export class UrlBlobStore implements BlobStore {
     return { bytes: whole.subarray(from, to), size: whole.length };
   }
 
-  async put(key: string): Promise<void> {
-    throw readOnly(`the object '${key}' cannot be written`);
+  /** @throws UsageError; an application gets it for a large body, since that is an object */
+  async put(key: string, bytes: Uint8Array): Promise<void> {
+    if (!isFileKey(key)) throw readOnly(`the object '${key}' cannot be written`);
+    throw onlyOnServer(`a body of ${bytes.length} bytes, over ${EXTERNAL_BODY_BYTES}, cannot be appended`);
   }
 
-  async putStream(key: string): Promise<void> {
-    throw readOnly(`the object '${key}' cannot be written`);
+  /** @throws UsageError; an application gets it for a file */
+  async putStream(): Promise<void> {
+    throw onlyOnServer('a file cannot be saved');
   }
 
   async update(key: string): Promise<void> {
@@ -176,8 +181,10 @@ async function refusal(key: string, response: Response): Promise<LogfoldError> {
   return new StoreUnavailableError(reason, { advice: 'Try again later. If this repeats, check what `urlOf` returns' });
 }
 
+function onlyOnServer(what: string): UsageError {
+  return new UsageError(`${what} from a page`, { advice: 'Append entries with files or larger bodies on the server' });
+}
+
 function readOnly(what: string): UsageError {
-  return new UsageError(`${what} through URLs`, {
-    advice: 'Do this in a program with AWS credentials; bodies over 16 KiB are appended there too',
-  });
+  return new UsageError(`${what} from a page`, { advice: 'Do this on the server' });
 }

@@ -174,8 +174,8 @@ export const URL_BLOB_STORE: MemberCalls<UrlBlobStore> = {
     const [key = ''] = await world.place.keys(world.log, 'bodies');
     expect(await urlStore(world).getRange(key, { from: 0, to: 4 })).toMatchObject({ bytes: { length: 4 } });
   },
-  put: async (world) => expect(urlStore(world).put('calls/put')).rejects.toThrow(UsageError),
-  putStream: async (world) => expect(urlStore(world).putStream('calls/put')).rejects.toThrow(UsageError),
+  put: async (world) => expect(urlStore(world).put('calls/put', Uint8Array.of(1))).rejects.toThrow(UsageError),
+  putStream: async (world) => expect(urlStore(world).putStream()).rejects.toThrow(UsageError),
   update: async (world) => expect(urlStore(world).update('calls/put')).rejects.toThrow(UsageError),
   delete: async (world) => expect(urlStore(world).delete()).rejects.toThrow(UsageError),
   deleteUnchanged: async (world) => expect(urlStore(world).deleteUnchanged()).rejects.toThrow(UsageError),

@@ -33,12 +33,24 @@ export const FILES: Cases = {
       yield Uint8Array.of(version);
     });
   },
-  'Give a function that returns an async iterable of Uint8Array': async (refused) => {
+  'Give a function that returns an async iterable of Uint8Array, such as () => createReadStream(path)': async (
+    refused,
+  ) => {
     const { client, log } = await files();
     const texts = async function* () {
       yield 'text';
     };
-    await refused(() => Reflect.apply(client.saveFile, client, [log, texts]));
+    const noSources = [
+      texts,
+      'abc',
+      Uint8Array.of(1),
+      undefined,
+      () => undefined,
+      async () => [],
+      () => 'abc',
+      () => [1],
+    ];
+    for (const source of noSources) await refused(() => Reflect.apply(client.saveFile, client, [log, source]));
     await client.saveFile(log, BYTES);
   },
   'Give the key that `saveFile` returned for this log, or import the file into this log': async (refused) => {

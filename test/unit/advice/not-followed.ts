@@ -46,7 +46,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     "Run 'logfold collect LOG' on your own machine, where there is no time limit",
   ],
   'the advice needs a project without these packages; package.test.ts follows it in one': [
-    "Run 'npm install …'",
+    "Run 'npm install …'. On one machine (logfold/local, --local), install without --omit=optional instead: it needs the embedded database too",
     "Run 'npm install …@…'",
   ],
   'the advice asks for other software': [
@@ -60,7 +60,6 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
     'Reload the page, so that it runs the code that fits the server',
     'Update logfold on the server',
-    'Do this in a program with AWS credentials; bodies over 16 KiB are appended there too',
   ],
   'no emulator has Object Lock; a test of collections causes this error': [
     'Wait until the retention of the objects ends: a later collection removes them',

@@ -1,12 +1,16 @@
 import { expect } from 'vitest';
 import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
+import { nativePlatform } from '../../../src/adapters/platform/native.ts';
 import type { LogRequest } from '../../../src/adapters/web/answer-log-request.ts';
 import { answerLogRequest } from '../../../src/adapters/web/answer-log-request.ts';
 import type { LogAnswer } from '../../../src/adapters/web/log-message.ts';
+import { openLogs, type PageLogsOptions } from '../../../src/adapters/web/open-logs.ts';
 import { RemoteLogStore } from '../../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../../src/adapters/web/url-blob-store.ts';
+import { textLogId } from '../../../src/ids/log-id.ts';
 import { LogClient } from '../../../src/log/client.ts';
 import type { Entry } from '../../../src/log/entry.ts';
+import { VIRTUAL_TYPES } from '../../../src/log/schedule.ts';
 import { entryAt, LOG, NOON, unarchived } from '../../support/logs.ts';
 import type { Cases } from './case.ts';
 
@@ -72,6 +76,18 @@ export const PAGES: Cases = {
     await refused(() => read(store(async (request) => new Response(JSON.stringify(await answer(request))))));
     const right = store(async (request) => new Response(JSON.stringify(await answer(request))).json());
     expect(await read(right)).toEqual([SEGMENT]);
+  },
+  'Give `openLogs` of the page the options `types: VIRTUAL_TYPES` and `parseLog: textLogId`': async (refused) => {
+    const { tables, answer } = await pageOfLog();
+    await tables.putEntries([reserved(VIRTUAL_TYPES.snapshot)]);
+    const open = (options: Partial<PageLogsOptions>) =>
+      openLogs({ send: answer, urlOf: String, platform: nativePlatform, ...options });
+    const read = async (options: Partial<PageLogsOptions>) => {
+      const { client } = await open(options);
+      return Array.fromAsync(client.read(LOG, { from: { segment: 0, entry: 1 } }));
+    };
+    await refused(() => read({}));
+    expect(await read({ types: VIRTUAL_TYPES, parseLog: textLogId })).toEqual([]);
   },
   'Give `logs.answer` the request of `send`, parsed from JSON': async (refused) => {
     const { answer } = await pageOfLog();
