@@ -90,11 +90,9 @@ export function checkPositionOrNumber(
   { log, name, words = [] }: { readonly log: string; readonly name: string; readonly words?: readonly string[] },
 ): asserts given is PositionOrNumber {
   if (givesNumber(given) || isPosition(given)) return;
-  const shown = typeof given === 'string' ? `'${printable(given.slice(0, MAX_SHOWN))}'` : String(given);
-  const isObject = typeof given === 'object' && given !== null;
   const number = isNumber(given) ? given : EXAMPLE_NUMBER;
   const others = ['{ segment, entry }', ...words.map((word) => `'${word}'`)].join(' or ');
-  throw new PositionInvalidError(`\`${name}\` is not a position${isObject ? '' : `, but ${shown}`}`, {
+  throw new PositionInvalidError(`\`${name}\` is not a position${butIs(given)}`, {
     log,
     advice: `Give { number: ${number} } for an entry by its number, or ${others}; parsePosition reads text such as '0/17'`,
   });
@@ -103,6 +101,12 @@ export function checkPositionOrNumber(
 /** UTF-16 code units of a wrong position in an error. */
 const MAX_SHOWN = 40;
 const EXAMPLE_NUMBER = 12;
+
+function butIs(given: unknown): string {
+  if (typeof given === 'object' && given !== null) return '';
+  const shown = printable(String(given).slice(0, MAX_SHOWN));
+  return `, but ${typeof given === 'string' ? `'${shown}'` : shown}`;
+}
 
 function isPosition(given: unknown): given is Position {
   if (typeof given !== 'object' || given === null || !('segment' in given && 'entry' in given)) return false;

@@ -201,13 +201,14 @@ export class LogClient {
   }
 
   /**
-   * Opens the file of an entry with one request; undefined if it has none. `bytes()` of the answer
+   * Opens the file of an entry with one request; undefined if it has none. Takes the entries of
+   * {@link query} and of {@link read}. `bytes()` of the answer
    * streams the file and checks its hash after the last byte: until then, do not trust what was
    * read.
    * @throws ExternalMissingError if the file does not exist
    * @throws the errors of {@link StoredFile.bytes} while it is read
    */
-  async loadFile(entry: Entry): Promise<StoredFile | undefined> {
+  async loadFile(entry: Pick<Entry, 'file' | 'log' | 'position' | 'type'>): Promise<StoredFile | undefined> {
     const { blobs, types } = this.#context;
     return types.includes(entry.type) ? undefined : fileOf(blobs, entry);
   }

@@ -46,3 +46,16 @@ test('a number beyond the end of the log ends a range there', async () => {
   expect(await Array.fromAsync(client.read(log, range))).toHaveLength(1);
   expect(await Array.fromAsync(client.read(log, { ...range, reverse: true }))).toHaveLength(1);
 });
+
+test('an entry that was read opens its file', async () => {
+  const { client, log } = await mixedLog();
+  const file = await client.saveFile(log, async function* () {
+    yield Uint8Array.of(1, 2, 3);
+  });
+  await client.addEntry(log, { type: 'E', version: 1, body: {}, file });
+  const sizes: (number | undefined)[] = [];
+  for await (const entry of client.read(log, { from: { number: 4 } })) {
+    sizes.push((await client.loadFile(entry))?.size);
+  }
+  expect(sizes).toEqual([undefined, 3]);
+});

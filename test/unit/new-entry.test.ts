@@ -108,6 +108,8 @@ test.each([
   ['a word of the other end', { from: 'end' }, "but 'end'", "or { segment, entry } or 'start' or 'snapshot'"],
   ['nothing', { limit: 2 }, 'but undefined', "'start' or 'snapshot'"],
   ['a number as the end', { from: 'start', to: 4 }, '`to` is not a position, but 4', "or 'end'"],
+  ['an object without text', { from: Object.create(null) }, '`from` is not a position', '{ segment, entry }'],
+  ['a function', { from: () => 'x'.repeat(1e6) }, 'but () =>', '{ segment, entry }'],
   ['hostile text', { from: `\u202e${'x'.repeat(1e6)}` }, "'\\u{202e}xxx", '{ segment, entry }'],
 ])('the error for %s as a place says what to give', async (_, range, reason, advice) => {
   const { live, document, client } = await open();
