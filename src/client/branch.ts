@@ -1,9 +1,10 @@
 import { equalBytes } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
-import { EntryRejectedError, isLogfoldError, plainError } from '../errors.ts';
+import { EntryRejectedError } from '../errors.ts';
 import { decodeBody, encodeBody } from '../log/body.ts';
 import { MAX_TRANSACTION_ITEMS } from '../log/item-size.ts';
 import { type DraftedEntry, MAX_ID_BYTES } from '../log/new-entry.ts';
+import { whyRefused } from '../state/fold-failure.ts';
 import type { Rebased, UnplacedEntry } from '../state/reducer.ts';
 import type { Arrival } from './arrivals.ts';
 
@@ -146,15 +147,16 @@ export function canSplit({ draft }: Unsent, count: number): boolean {
  */
 export function rejectedAsWritten(error: unknown, indexOf: (i: number) => number): unknown {
   if (!(error instanceof EntryRejectedError)) return error;
-  const { index, reason, log, type, cause } = error;
-  return indexOf(index) === index ? error : new EntryRejectedError(indexOf(index), reason, { log, type, cause });
+  const { index, reason, log, type, advice, cause } = error;
+  if (indexOf(index) === index) return error;
+  return new EntryRejectedError(indexOf(index), reason, { log, type, advice, cause });
 }
 
 /** @returns the error for an entry that the reducer cannot rebase */
 export function rebaseFailed({ index, draft }: Unsent, cause: unknown): EntryRejectedError {
   const { log, type } = draft;
-  const reason = isLogfoldError(cause) ? cause.reason : plainError(cause).message;
-  return new EntryRejectedError(index, `the reducer cannot rebase the entry: ${reason}`, { log, type, cause });
+  const { reason, advice } = whyRefused(cause);
+  return new EntryRejectedError(index, `the reducer cannot rebase the entry: ${reason}`, { log, type, advice, cause });
 }
 
 /** Whether an item changes no state, because its mutation is applied before it. */

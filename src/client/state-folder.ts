@@ -5,7 +5,6 @@ import {
   FoldFailedError,
   isLogfoldError,
   type LogfoldError,
-  plainError,
   UsageError,
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
@@ -19,6 +18,7 @@ import { foldEntries, toFoldEntry } from '../snapshot/fold.ts';
 import { otherReducer, type Root } from '../snapshot/root.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { appliedMutation, Draft } from '../state/draft.ts';
+import { whyRefused } from '../state/fold-failure.ts';
 import { FrozenState } from '../state/frozen-state.ts';
 import type { FoldEntry, Reducer } from '../state/reducer.ts';
 import { type State, unsavedStateBytes } from '../state/state.ts';
@@ -227,8 +227,8 @@ function noting(reducer: Reducer, noted: FoldEntry[]): Reducer {
 }
 
 function rejected(log: LogId, type: string | undefined, index: number, cause: unknown): EntryRejectedError {
-  const reason = isLogfoldError(cause) ? cause.reason : plainError(cause).message;
-  return new EntryRejectedError(index, `the reducer refuses the entry: ${reason}`, { log, type, cause });
+  const { reason, advice } = whyRefused(cause);
+  return new EntryRejectedError(index, `the reducer refuses the entry: ${reason}`, { log, type, advice, cause });
 }
 
 /** The value that a reducer threw in a fold that failed. */

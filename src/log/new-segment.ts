@@ -58,7 +58,13 @@ export async function createLog(
       context.newest.set(log, first);
     });
   } catch (error) {
-    if (!(ifMissing && error instanceof EntryExistsError)) throw error;
+    if (!(error instanceof EntryExistsError)) throw error;
+    if (ifMissing) return log;
+    throw new EntryExistsError(error.reason, {
+      log,
+      advice: 'Use the log that exists, as { ifMissing: true } does, or choose another id',
+      cause: error,
+    });
   }
   return log;
 }

@@ -24,3 +24,8 @@ export function foldFailure(thrower: string, where: Where, thrown: unknown): Log
 function isText(value: unknown): value is string {
   return typeof value === 'string';
 }
+
+/** Why a reducer refuses a new entry, and what to do, by what it threw. */
+export function whyRefused(thrown: unknown): Pick<LogfoldError, 'reason' | 'advice'> {
+  return isLogfoldError(thrown) ? thrown : { reason: plainError(thrown).message, advice: undefined };
+}

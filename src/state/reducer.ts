@@ -189,12 +189,12 @@ export function checkType<E extends Pick<FoldEntry, 'type' | 'version'>, T exten
   const highest = Object.hasOwn(known, entry.type) ? known[entry.type] : undefined;
   if (highest === undefined) {
     throw new EntryTypeUnknownError(`the reducer does not know entries of type '${entry.type}'`, {
-      advice: `Deploy a reducer that folds them, or name it with --reducer; this one knows ${Object.keys(known).join(', ')}`,
+      advice: `Use a reducer that folds them: deploy it, or name it with --reducer; this one knows ${Object.keys(known).join(', ')}`,
     });
   }
   if (!Number.isInteger(entry.version) || entry.version < 1 || entry.version > highest) {
     throw new EntryVersionUnknownError(`version ${entry.version} of '${entry.type}' bodies is unknown`, {
-      advice: `Deploy a reducer that knows it; this one knows versions 1 to ${highest}`,
+      advice: `Use a reducer that knows it; this one knows versions 1 to ${highest}`,
     });
   }
 }
@@ -202,6 +202,7 @@ export function checkType<E extends Pick<FoldEntry, 'type' | 'version'>, T exten
 /** The error for a body that a reducer cannot read. */
 export function bodyInvalid(type: string, reason: string): BodyInvalidError {
   return new BodyInvalidError(`a '${type}' entry cannot be read: ${reason}`, {
-    advice: 'Correct the program that writes these entries, then deploy a reducer that can fold this entry',
+    advice:
+      'Correct the program that writes these entries; if the log has this one already, deploy a reducer that can fold it',
   });
 }

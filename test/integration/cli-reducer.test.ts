@@ -316,6 +316,17 @@ describe('a log of any reducer', () => {
     expect(await Array.fromAsync(entries)).toEqual([]);
   });
 
+  test('gets an entry of an unknown type after the advice of its rejection was followed', async () => {
+    const own = await place.log();
+    const file = join(place.directory, 'votes.ndjson');
+    await writeFile(file, ndjson([{ type: 'Vote', body: 'Denver' }]));
+    const words = ['append', own, file, ...place.words];
+    const refusal = refusalOf(await runCli([...words, '--json']));
+    expect(refusal).toMatchObject({ code: 'ENTRY_REJECTED', advice: expect.stringContaining('name it with --reducer') });
+    expect(refusal.message).toMatch(/'Vote'\]\. Use a reducer that folds them: .*; this one knows Set, Insert Rows,/);
+    expect(await runCli([...words, '--reducer', first])).toMatchObject({ code: 0 });
+  });
+
   test.each([
     ['an op of a sheet', { op: 'set', cells: [] }, "op set is for sheets, and the states of reducer 'notes' are not"],
     ['a check', { op: 'check', rows: 0, sha256: '0'.repeat(64) }, 'op check is for sheets'],

@@ -48,6 +48,14 @@ async function twoLogs() {
 
 /** Advice for applications that hold documents, or append to several logs. */
 export const CLIENT: Cases = {
+  'Use the log that exists, as { ifMissing: true } does, or choose another id': async (refused) => {
+    const logs = openMemoryLogs();
+    await logs.create('org-7/budget');
+    await refused(() => logs.create('org-7/budget'));
+    expect(await logs.create('org-7/budget', { ifMissing: true })).toBe('org-7/budget');
+    expect(await logs.create('org-7/plan')).toBe('org-7/plan');
+    await logs.close();
+  },
   'Look at the new state, and make the change again if it is still wanted': async (refused) => {
     const live = await LiveLog.create();
     const [document, other] = [await live.open({ reducer: spreadsheet }), await live.open({ reducer: spreadsheet })];

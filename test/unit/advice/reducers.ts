@@ -48,21 +48,19 @@ export const REDUCERS: Cases = {
     await refused(async () => defineReducer({ ...votes, version: 0 }));
     expect(defineReducer({ ...votes, version: 1 }).version).toBe(1);
   },
-  'Deploy a reducer that folds them, or name it with --reducer; this one knows …': anotherReducer(
+  'Use a reducer that folds them: deploy it, or name it with --reducer; this one knows …': anotherReducer(
     { type: NOTE, version: 1 },
     versionedSheet(2),
   ),
-  'Deploy a reducer that knows it; this one knows versions 1 to …': anotherReducer(
+  'Use a reducer that knows it; this one knows versions 1 to …': anotherReducer(
     { type: 'Set', version: 9 },
     {
       ...versionedSheet(2),
       fold: () => undefined,
     },
   ),
-  'Correct the program that writes these entries, then deploy a reducer that can fold this entry': anotherReducer(
-    { type: 'Insert Rows', version: 1 },
-    { ...versionedSheet(2), fold: () => undefined },
-  ),
+  'Correct the program that writes these entries; if the log has this one already, deploy a reducer that can fold it':
+    anotherReducer({ type: 'Insert Rows', version: 1 }, { ...versionedSheet(2), fold: () => undefined }),
   'Correct the reducer, raise its version, and deploy it': anotherReducer(
     { type: 'Faulty', version: 1 },
     { ...versionedSheet(2), fold: () => undefined },
