@@ -1,5 +1,6 @@
 import stringWidth from 'string-width';
 import { printable, UsageError } from '../errors.ts';
+import { count, formatBytes } from '../workers/jobs/report.ts';
 
 /**
  * A text for a terminal. Escapes replace control characters, which move a cursor or change colours,
@@ -31,6 +32,11 @@ export function formatDuration(seconds: number): string {
     1,
   ];
   return `${seconds / size}${unit === '' ? 's' : unit}`;
+}
+
+/** Names the objects that a command fetched. A request for a missing object fetches nothing. */
+export function describeFetched({ gets, bytesRead }: { readonly gets: number; readonly bytesRead: number }): string {
+  return bytesRead === 0 ? 'no object fetched' : `${count(gets, 'object')} with ${formatBytes(bytesRead)} fetched`;
 }
 
 /** The cells of a row, one for each column. */

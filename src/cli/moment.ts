@@ -2,35 +2,39 @@ import { Option } from '@commander-js/extra-typings';
 import { type DocumentState, loadPastState, type Moment } from '../client/document-state.ts';
 import { PositionInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { formatPosition, type Position, parsePosition } from '../ids/position.ts';
+import { formatPosition, MAX_NUMBER, type Position, parsePosition } from '../ids/position.ts';
 import { isoSeconds } from '../mapping/item-time.ts';
 import { type BadEntry, ON_BAD_ENTRY } from '../snapshot/bad-entry.ts';
 import type { Environment } from './environment.ts';
 
 /** Explains the moments of {@link atOption}, for the help of a command. */
 export const MOMENT_HELP = `
---at 0/17 gives the state before entry 17 of segment 0. --at 2024-01-31T08:00:00Z gives the state after all entries up to
-that second. A time without an offset is UTC, and a date is its midnight. If the times of entries go back, because
+With --at 0/17, this is the state before entry 17 of segment 0. With --at 12, it is the state before the entry with this
+number, as entries --json numbers the entries of the application. With --at 2024-01-31T08:00:00Z, it is the state after
+all entries up to that second. A time without an offset is UTC, and a date is its midnight. If the times of entries go back, because
 clocks disagree or the application gave times, the state is from one of the positions at which they pass the time.`;
 
 /** The option for the state at a moment instead of the newest. */
 export function atOption() {
   return new Option(
     '--at <moment>',
-    'the state before this entry, as SEGMENT/ENTRY, or at this time; by default the newest state',
+    'the state before this entry, as SEGMENT/ENTRY or its number, or at this time; by default the newest state',
   ).argParser(parseMoment);
 }
 
 /**
- * Parses a position or a time. Without an offset, a time is UTC, and a date is its midnight.
+ * Parses a position, the number of an entry, or a time. Without an offset, a time is UTC, and a
+ * date is its midnight.
  * @throws PositionInvalidError
  */
 export function parseMoment(text: string): Moment {
   if (text.includes('/')) return parsePosition(text);
+  if (/^\d{1,10}$/.test(text) && Number(text) <= MAX_NUMBER) return { number: Number(text) };
   const seconds = isoSeconds(text);
   if (seconds !== undefined) return new Date(seconds * 1000);
   throw new PositionInvalidError(`'${text}' is neither a position nor a time`, {
-    advice: "Write SEGMENT/ENTRY, such as '0/17', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'",
+    advice:
+      "Write SEGMENT/ENTRY, such as '0/17', the number of an entry, such as '12', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'",
   });
 }
 

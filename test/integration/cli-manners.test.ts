@@ -346,7 +346,7 @@ test('diff shows the rows, columns and cells that changed between two moments', 
   ];
   const changed = await say('diff', log, '0/2');
   expect(changed).toMatchObject({ code: 0, stdout: text.map((line) => `${line}\n`).join('') });
-  expect(changed.stderr).toBe('5 changes between 0/2 and 0/5; 0 objects with 0 B fetched.\n');
+  expect(changed.stderr).toBe('5 changes between 0/2 and 0/5; no object fetched.\n');
   expect(await place.json('diff', log, '2038-01-01', '2038-01-01T18:00:00Z')).toEqual({
     log,
     before: { segment: 0, entry: 2 },

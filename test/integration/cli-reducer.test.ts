@@ -322,7 +322,10 @@ describe('a log of any reducer', () => {
     await writeFile(file, ndjson([{ type: 'Vote', body: 'Denver' }]));
     const words = ['append', own, file, ...place.words];
     const refusal = refusalOf(await runCli([...words, '--json']));
-    expect(refusal).toMatchObject({ code: 'ENTRY_REJECTED', advice: expect.stringContaining('name it with --reducer') });
+    expect(refusal).toMatchObject({
+      code: 'ENTRY_REJECTED',
+      advice: expect.stringContaining('name it with --reducer'),
+    });
     expect(refusal.message).toMatch(/'Vote'\]\. Use a reducer that folds them: .*; this one knows Set, Insert Rows,/);
     expect(await runCli([...words, '--reducer', first])).toMatchObject({ code: 0 });
   });

@@ -99,6 +99,27 @@ describe('diff', () => {
     ]);
   });
 
+  test('takes the numbers that entries prints, as view and entries do', async () => {
+    const own = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    await place.client.addSnapshot(own);
+    await place.edit(own, { type: 'Set', cells: [[0, 0, 'b']] });
+    const lines = linesOf(await say(['entries', own, '--application', '--json'])).map((line) => JSON.parse(line));
+    const [, second] = lines;
+    expect(second).toMatchObject({ position: { segment: 0, entry: 3 }, number: 2 });
+    const { stdout, stderr } = await say(['diff', own, `${second.number}`]);
+    expect(stdout).toBe('cell 0:0: "a" -> "b"\n');
+    expect(stderr).toMatch(/between 0\/3 and 0\/4; no object fetched\.$/m);
+    const at = ['--at', `${second.number}`];
+    expect((await say(['view', own, ...at, '--rows', '0:1', '--columns', '0:1'])).stdout).toBe('a\n');
+    expect(linesOf(await say(['entries', own, '--from', '2', '--json'])).map((line) => JSON.parse(line))).toEqual([
+      second,
+    ]);
+    const earlier = linesOf(await say(['entries', own, '--application', '--to', '2', '--json']));
+    expect(earlier.map((line) => JSON.parse(line))).toEqual(lines.slice(0, 1));
+    const refusals = await place.refusals(['diff', own, '99'], ['view', own, '--at', '4294967296']);
+    expect(refusals.map(({ code }) => code)).toEqual(['ENTRY_NOT_FOUND', 'POSITION_INVALID']);
+  });
+
   test('lists a cell that was emptied, or whose row moved away from it', async () => {
     const own = await place.log({
       type: 'Set',

@@ -876,8 +876,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/branch.ts',
-        from: '  return indexOf(index) === index ? error',
-        to: '  return index >= 0 ? error',
+        from: 'if (indexOf(index) === index) return error;',
+        to: 'if (index >= 0) return error;',
       },
     ],
   },

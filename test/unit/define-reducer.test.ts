@@ -153,7 +153,8 @@ describe('a defined reducer', () => {
     };
     await expect(reducer.fold(new Draft(nodeStore()), entry)).rejects.toThrow(
       new BodyInvalidError("a 'Any' entry cannot be read: a.1: is bad; all of it", {
-        advice: 'Correct the program that writes these entries; if the log has this one already, deploy a reducer that can fold it',
+        advice:
+          'Correct the program that writes these entries; if the log has this one already, deploy a reducer that can fold it',
       }),
     );
     expect(reducer.validate).toBeUndefined();

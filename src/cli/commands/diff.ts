@@ -4,8 +4,9 @@ import { printable, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { AxisChange } from '../../state/spreadsheet/sheet-diff.ts';
 import { NodeCache } from '../../tree/node-cache.ts';
-import { count, formatBytes } from '../../workers/jobs/report.ts';
+import { count } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
+import { describeFetched } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
 import { loadShownState, onBadEntryOption } from '../moment.ts';
 import { documentParts, lineParts, writeStandardOutput } from '../write.ts';
@@ -14,8 +15,8 @@ import { documentParts, lineParts, writeStandardOutput } from '../write.ts';
 const MAX_SHOWN = 200;
 
 const HELP = `
-A moment is the state before an entry, such as 0/17, or after all entries up to a time, such as 2026-01-31T08:00:00Z.
-Without an offset, a time is UTC, and a date is its midnight.
+A moment is the state before an entry, such as 0/17 or its number 12, or after all entries up to a time, such as
+2026-01-31T08:00:00Z. Without an offset, a time is UTC, and a date is its midnight.
 
 Rows and columns of a sheet keep their identity when others are inserted or deleted. So rows and columns come first, and
 a cell that only moved with its row is not a change. The cells of a removed row or column are part of it, and are not
@@ -33,7 +34,7 @@ export function diffCommand() {
     .argument('<log>', 'the log', parse.log)
     .argument(
       '<before>',
-      'the first moment: the state before this entry, as SEGMENT/ENTRY, or at this time',
+      'the first moment: the state before this entry, as SEGMENT/ENTRY or its number, or at this time',
       parse.moment,
     )
     .argument('[after]', 'the second moment; by default the newest state', parse.moment)
@@ -45,7 +46,7 @@ export function diffCommand() {
       'after',
       examples(
         'diff budget 0/17',
-        'diff budget 0/17 --stat',
+        'diff budget 12 --stat',
         'diff budget 2026-01-31 2026-02-28',
         'diff budget 2026-01-31T08:00:00Z --json',
       ),
@@ -93,12 +94,9 @@ export function diffCommand() {
         } else if (output.json) {
           await writeStandardOutput(documentParts(head, 'changes', jsonOf(counted()), () => ({ more })));
         } else await writeStandardOutput(lineParts(counted(), changeText));
-        const { gets: objects, bytesRead: bytes } = blobs.usage();
         const between = `between ${formatPosition(before.position)} and ${formatPosition(after.position)}`;
         const left = more ? 'Left out: further changes. Raise --limit to show more, or give --stat.\n' : '';
-        output.note(
-          `${left}${count(changes, 'change')} ${between}; ${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`,
-        );
+        output.note(`${left}${count(changes, 'change')} ${between}; ${describeFetched(blobs.usage())}.`);
       });
     });
 }

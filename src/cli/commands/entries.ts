@@ -42,11 +42,15 @@ export function entriesCommand() {
     .argument('<log>', 'the log', parse.log)
     .option(
       '--from <place>',
-      'the first entry: SEGMENT/ENTRY, a time, start, or snapshot for the newest complete snapshot',
+      'the first entry: SEGMENT/ENTRY, its number, a time, start, or snapshot for the newest complete snapshot',
       parseFrom,
       'start',
     )
-    .option('--to <place>', 'print only entries before this one, SEGMENT/ENTRY, or before this time', parseMoment)
+    .option(
+      '--to <place>',
+      'print only entries before this one, SEGMENT/ENTRY or its number, or before this time',
+      parseMoment,
+    )
     .option('--type <type>', 'only entries of this type; may be repeated', collect, NO_TYPES)
     .option('--application', 'leave out Snapshot and End Segment entries', false)
     .option('--limit <n>', 'the most entries', parse.count)

@@ -3,9 +3,8 @@ import { printable, shellWord, UsageError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
-import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
-import { fittedTable, type TableRow } from '../format.ts';
+import { describeFetched, fittedTable, type TableRow } from '../format.ts';
 import { jsonFromValue, jsonFromValues } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption, type ShownState } from '../moment.ts';
 
@@ -74,7 +73,7 @@ export function stateCommand() {
           range === undefined ? describeState(state, head) : describeItems(state, range),
         );
         const { gets: objects, bytesRead: bytes } = blobs.usage();
-        output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
+        output.note(`${describeFetched(blobs.usage())}.`);
         if (shown.note !== undefined) output.note(shown.note);
         output.result({ log, ...head, ...shown.document, fetched: { objects, bytes } }, shown.text);
       });

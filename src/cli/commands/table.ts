@@ -129,7 +129,7 @@ function placeOf<T extends CommonOptions>(options: T): T {
 function parseTime(text: string): Date {
   const moment = parseMoment(text);
   if (moment instanceof Date) return moment;
-  throw new UsageError(`'${text}' is the position of an entry, and a table has many logs`, {
+  throw new UsageError(`'${text}' is a place in one log, and a table has many logs`, {
     advice: "Write a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'",
   });
 }

@@ -1,8 +1,7 @@
 import { stringify } from 'csv-stringify/sync';
 import { type AxisRange, cellText, checkRectangle } from '../../state/spreadsheet/sheet.ts';
-import { count, formatBytes } from '../../workers/jobs/report.ts';
 import { examples, inEnvironment, parse, readingCommand } from '../command.ts';
-import { textTable } from '../format.ts';
+import { describeFetched, textTable } from '../format.ts';
 import { atOption, loadShownState, MOMENT_HELP, onBadEntryOption } from '../moment.ts';
 import { requireSheets } from '../reducer.ts';
 
@@ -42,7 +41,7 @@ export function viewCommand() {
         const { state, position, badEntry } = await loadShownState(environment, log, at);
         const cells = (await state.view(rectangle)).map((row) => row.map(cellText));
         const { gets: objects, bytesRead: bytes } = environment.blobs.usage();
-        output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
+        output.note(`${describeFetched(environment.blobs.usage())}.`);
         const document = {
           rows: cells,
           rectangle,

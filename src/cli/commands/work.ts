@@ -304,7 +304,7 @@ export function engineCommand() {
       const signal = interrupted();
       const { endpoint, lost, close } = await untilInterrupted(() => openDynamoDb({ local, creates: true }));
       try {
-        new Output(json).result({ endpoint }, `DynamoDB answers at ${endpoint}. Any credentials and region work.`);
+        new Output(json).result({ endpoint }, `DynamoDB answers, with any credentials and region, at ${endpoint}`);
         const end = AbortSignal.any([signal, lost]);
         // A signal handler alone does not keep the process alive.
         const alive = setInterval(() => {}, 60_000);

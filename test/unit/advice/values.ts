@@ -112,12 +112,15 @@ export const VALUES: Cases = {
     expect(parse.position(example)).toEqual({ segment: 0, entry: 17 });
     expect(parse.position('4294967295/4294967295')).toBeDefined();
   },
-  "Write SEGMENT/ENTRY, such as '0/17', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'": async (refused) => {
-    const [position = '', date = '', time = ''] = quoted(await refused(() => parse.moment('yesterday')));
-    expect(parse.moment(position)).toEqual({ segment: 0, entry: 17 });
-    expect(parse.moment(date)).toEqual(new Date('2024-01-31T00:00:00Z'));
-    expect(parse.moment(time)).toEqual(new Date('2024-01-31T08:00:00Z'));
-  },
+  "Write SEGMENT/ENTRY, such as '0/17', the number of an entry, such as '12', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'":
+    async (refused) => {
+      const [position = '', number = '', date = '', time = ''] = quoted(await refused(() => parse.moment('yesterday')));
+      expect(parse.moment(position)).toEqual({ segment: 0, entry: 17 });
+      expect(parse.moment(number)).toEqual({ number: 12 });
+      expect(() => parse.moment('4294967296')).toThrow('neither a position');
+      expect(parse.moment(date)).toEqual(new Date('2024-01-31T00:00:00Z'));
+      expect(parse.moment(time)).toEqual(new Date('2024-01-31T08:00:00Z'));
+    },
   "Give { segment, entry }, { number }, or a date such as new Date('2024-01-31T08:00:00Z')": async (refused) => {
     const sheet = await SheetLog.create();
     await refused(() => loadPastState(sheet.deps, LOG, untyped('2024-01-31')));
