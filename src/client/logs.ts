@@ -70,7 +70,7 @@ export class Logs {
     this.checkOpen();
     if (this.#feed !== undefined) return this.#feed;
     throw new UsageError('these logs were opened without a feed', {
-      advice: 'Give openLogs the table of the feed as `feedTable`',
+      advice: 'Give openLogs of logfold/aws or logfold/local the table of the feed as `feedTable`',
     });
   }
 

@@ -24,9 +24,10 @@ import {
 } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
+import { VIRTUAL_TYPES } from '../../src/log/schedule.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { allEntries, entryAt, malformedItem, NOON, newLogId, recordRequests, unarchived } from '../support/logs.ts';
 
@@ -367,6 +368,21 @@ describe('a log store behind a server', () => {
       expect(`${what}: ${error}`).toMatch(/: UsageError: .* from a page.* on the server\.$/);
     }
     expect(await entriesInTable()).toEqual(before);
+  });
+
+  test('a mapped log is read with its types, and a program that gives none chooses itself', async () => {
+    await tables.putEntries([{ ...snapshotEntry(), type: VIRTUAL_TYPES.snapshot, position: FIRST }]);
+    const ports = { store: unarchived(tables), tables };
+    const send = async (request: LogRequest) =>
+      jsonOf(await answerLogRequest(ports, jsonOf(request), { allows: () => true }));
+    const read = (...types: ReservedTypes[]) => new RemoteLogStore(send, ...types).getEntry(log, FIRST, CONSISTENT);
+    const range = { segment: 0, from: 0, to: 2 };
+    await expect(read(RESERVED_TYPES)).rejects.toBeInstanceOf(UsageError);
+    const items = new RemoteLogStore(send, RESERVED_TYPES).items(log, range, CONSISTENT);
+    await expect(Array.fromAsync(items)).rejects.toThrow('`types: VIRTUAL_TYPES`');
+    const newest = new RemoteLogStore(send, RESERVED_TYPES).newestEntry(log, 0, CONSISTENT);
+    await expect(newest).rejects.toThrow('`types: VIRTUAL_TYPES`');
+    for (const types of [[VIRTUAL_TYPES], []]) expect(await read(...types)).toMatchObject({ position: FIRST });
   });
 
   test('a body of more than 16 KiB is not appended from a page', async () => {

@@ -2,7 +2,7 @@ import { LogfoldError, MessageInvalidError, StoreUnavailableError, textOf, Usage
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import type { AttributeValue, Item } from '../../log/attribute.ts';
-import { type Entry, type EntryHead, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
+import type { Entry, EntryHead, ReservedTypes } from '../../log/entry.ts';
 import { decodeEntry, decodeEntryHead, decodeSegment, encodeEntry, entryPlace } from '../../log/item-codec.ts';
 import type { Consistency, EntryAppender, LogReader, SegmentRange } from '../../log/log-store.ts';
 import { VIRTUAL_TYPES } from '../../log/schedule.ts';
@@ -36,10 +36,14 @@ export type SendLogRequest = (request: LogRequest) => Promise<unknown>;
 export class RemoteLogStore implements LogReader, EntryAppender {
   readonly reads = 'tables and archives';
   readonly #send: SendLogRequest;
-  readonly #types: ReservedTypes;
+  readonly #types: ReservedTypes | undefined;
   readonly #retryable = new WeakSet<LogfoldError>();
 
-  constructor(send: SendLogRequest, types = RESERVED_TYPES) {
+  /**
+   * @param types those of the entries that the page does not fold. With them, a mapped log whose
+   * types are others is refused; by default it is not
+   */
+  constructor(send: SendLogRequest, types?: ReservedTypes) {
     this.#send = send;
     this.#types = types;
   }
@@ -141,7 +145,7 @@ export class RemoteLogStore implements LogReader, EntryAppender {
 
   /** Refuses a mapped log if the page does not know its types: it would fold Snapshot entries. */
   #checkType(type: AttributeValue | undefined): void {
-    if (type === undefined || !('S' in type)) return;
+    if (this.#types === undefined || type === undefined || !('S' in type)) return;
     if (!VIRTUAL_TYPES.includes(type.S) || this.#types.includes(type.S)) return;
     throw new UsageError(`the log is in a table of another schema: it has an entry of type '${type.S}'`, {
       advice: 'Give `openLogs` of the page the options `types: VIRTUAL_TYPES` and `parseLog: textLogId`',

@@ -114,7 +114,7 @@ export const FEED: Cases = {
     await refused(() => Array.fromAsync(fed.logs.feed.read()));
     expect(await Array.fromAsync(fed.logs.feed.read({ skipExpired: true }))).toEqual([]);
   },
-  'Give openLogs the table of the feed as `feedTable`': async (refused) => {
+  'Give openLogs of logfold/aws or logfold/local the table of the feed as `feedTable`': async (refused) => {
     const live = await LiveLog.create();
     await refused(() => live.logs().feed);
     await new FedLogs().logs.feed.end();
