@@ -25,6 +25,7 @@ import { changesNothing, interrupted, untilInterrupted } from './signals.ts';
 export function command(name: string, description: string) {
   return new Command(name)
     .description(description)
+    .optionsGroup(GENERAL_OPTIONS)
     .addOption(
       new Setting('--local <dir>', 'use the embedded engine, with all data in this directory', {
         resolve: fromDirectory,
@@ -48,11 +49,23 @@ export function command(name: string, description: string) {
     )
     .addOption(mappingOption())
     .option('--json', 'print one JSON document on standard output and nothing else', false)
+    .optionsGroup(OWN_OPTIONS)
+    .configureHelp({ groupItems: (_, items, groupOf) => ownFirst(Map.groupBy(items, groupOf)) })
     .hook('preAction', (_, running) => {
       const { dryRun } = running.opts();
       if (dryRun === true) changesNothing();
     })
     .showHelpAfterError('(add --help for the options)');
+}
+
+const OWN_OPTIONS = 'Options:';
+const GENERAL_OPTIONS = 'Options of every command:';
+
+/** Groups for a help text. The options of every command come last. */
+function ownFirst<T>(groups: Map<string, T[]>): Map<string, T[]> {
+  const general = groups.get(GENERAL_OPTIONS);
+  if (general !== undefined && groups.delete(GENERAL_OPTIONS)) groups.set(GENERAL_OPTIONS, general);
+  return groups;
 }
 
 /** A {@link command} that changes nothing: after a signal, there is nothing to check. */

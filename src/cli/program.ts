@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Command, type CommandUnknownOpts, Help } from '@commander-js/extra-typings';
 import * as z from 'zod';
 import { parseJson } from '../codec/json.ts';
 import { UsageError } from '../errors.ts';
@@ -31,9 +31,12 @@ import { tableCommand } from './commands/table.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
 import { engineCommand, workCommand } from './commands/work.ts';
-import { forTerminal } from './format.ts';
+import { forTerminal, screenColumns } from './format.ts';
 import { noteCommands } from './next-step.ts';
 import { readSettings, type Settings, settingsOf } from './settings.ts';
+
+/** The columns of a help text without a terminal, and the most columns on one. */
+const HELP_WIDTH = { usual: 80, most: 100 };
 
 /** The command line with all its commands. */
 export function makeProgram(): Command {
@@ -86,7 +89,12 @@ export function makeProgram(): Command {
     completionCommand(readOnce),
   ];
   noteCommands(commands);
-  const output = { outputError: (text: string, write: (text: string) => void) => write(forTerminal(text)) };
+  const width = Math.min(screenColumns() ?? HELP_WIDTH.usual, HELP_WIDTH.most);
+  const output = {
+    outputError: (text: string, write: (text: string) => void) => write(forTerminal(text)),
+    getOutHelpWidth: () => width,
+    writeOut: (text: string) => void process.stdout.write(wrapParagraphs(text, width)),
+  };
   for (const each of commands) {
     for (const part of [each, ...each.commands]) {
       prepareCommand(part, readOnce).exitOverride().configureOutput(output);
@@ -94,6 +102,12 @@ export function makeProgram(): Command {
     program.addCommand(each);
   }
   return program.configureOutput(output);
+}
+
+/** Wraps each paragraph at a width. Indented lines, such as examples, stay as they are. */
+function wrapParagraphs(text: string, width: number): string {
+  const lines = new Help();
+  return text.replaceAll(/^\S.*(?:\n\S.*)*/gm, (each) => lines.boxWrap(each.replaceAll('\n', ' '), width));
 }
 
 /** @throws UsageError if the working directory was removed */

@@ -1,6 +1,6 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { makeProgram } from '../../src/cli/program.ts';
 import { settingsOf } from '../../src/cli/settings.ts';
 
@@ -37,6 +37,31 @@ describe('the help of a command has examples that the command takes:', () => {
       expect(example).toContain(name);
     }
   });
+});
+
+test.each([undefined, 100, 240])('help texts are as wide as their options, on a screen of %s columns', (columns) => {
+  const { isTTY, columns: before } = process.stdout;
+  let help = '';
+  const written = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    help += text;
+    return true;
+  });
+  try {
+    Object.assign(process.stdout, { isTTY: columns !== undefined, columns });
+    for (const each of runnable(makeProgram())) {
+      help = '';
+      each.outputHelp();
+      const long = help.split('\n').filter((line) => line.length > (columns === undefined ? 80 : 100));
+      // Examples and lines of files must stay as they are.
+      expect(long.filter((line) => !/^ {2}(?:logfold|\{|[A-Z]+=)/.test(line))).toEqual([]);
+      const headings = ['\nOptions:\n', '\nOptions of every command:\n'].map((heading) => help.indexOf(heading));
+      const isShort = headings.includes(-1);
+      expect(isShort || (headings[0] ?? 0) < (headings[1] ?? 0), help).toBe(true);
+    }
+  } finally {
+    Object.assign(process.stdout, { isTTY, columns: before });
+    written.mockRestore();
+  }
 });
 
 /** Parses a line without the word `logfold`. @returns the name of the command that would run */

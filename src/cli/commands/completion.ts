@@ -100,7 +100,7 @@ function commandsOf(program: CommandUnknownOpts): Candidate[] {
   return commands.map((each) => ({ word: each.name(), description: each.description() }));
 }
 
-/** The options as the help of the command lists them. */
+/** The options that the help of the command lists. */
 function optionsOf(command: CommandUnknownOpts): Candidate[] {
   const options = command.createHelp().visibleOptions(command);
   return options.flatMap(({ long, description }) => (long ? [{ word: long, description }] : []));
