@@ -92,6 +92,11 @@ describe('inspect', () => {
     });
     expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(EXPIRING_ORDERS);
     expect(await place.items(TABLE)).toEqual(before);
+    const written = join(directory, 'mapping.json');
+    const { stdout } = await runCli(['inspect', TABLE, '--output', 'mapping.json', ...place.words], { cwd: directory });
+    expect(await readFile(written, 'utf8')).toContain('order#{id}');
+    expect(stdout).toMatch(/^ {2}1\. Check the mapping\.$/m);
+    expect(stdout).not.toContain('--output');
   });
 
   test('reads no more items than it may, and prints the next steps', async () => {
@@ -128,14 +133,17 @@ describe('inspect', () => {
       const { stdout: printed } = await paste(`logfold inspect ${TABLE} ${sampled} --local 'data of orders'`);
       expect(printed.includes('The ready-made mapping --mapping pk-sk:order fits.')).toBe(isReadyMade);
       const [, steps = ''] = printed.split('Next steps:');
-      expect(steps).toContain('first snapshot of a log is due after 100 entries');
+      expect(steps).toContain('first snapshot of a log is due after 100 entries; a log with fewer gets none yet.');
       const commands = steps.match(/^ {7}.*$/gm) ?? [];
       expect(commands.length).toBe(isReadyMade ? 4 : 5);
       // The last one runs until it is interrupted.
       const wait = 'WORK=$!; until grep -q Working said; do sleep 0.1; done; kill -TERM $WORK; wait $WORK';
       const last = `${commands.pop()} 2> said & ${wait}`;
       const { stdout } = await paste(commands.join('\n'));
-      expect(stdout).toContain('builds the snapshots that are due, the first of a log after 100 entries.');
+      expect(stdout).toContain('1 log found in the table, 1 with newly recorded segments');
+      expect(stdout).toContain(
+        'builds the snapshots that are due, the first of a log after 100 entries. Segments of earl',
+      );
       expect(stdout).toContain('snapshot 1 0/101: 101 entries');
       expect(await paste(last).catch((error: unknown) => error)).toMatchObject({ code: 143 });
     } finally {
@@ -199,6 +207,17 @@ describe('inspect', () => {
     await place.blobs.delete([CLAIM_KEY]);
   });
 
+  test('points to revisions for a table without logs', async () => {
+    const { engine, dynamodb } = await openEngine(place.directory, { creates: false });
+    await createItemTable(dynamodb, 'prices', { stream: 'NEW_AND_OLD_IMAGES' });
+    await dynamodb.send(new PutItemCommand({ TableName: 'prices', Item: { pk: { S: 'bolt' }, sk: { N: '0.5' } } }));
+    dynamodb.destroy();
+    await engine.leave();
+    const { code, stdout } = await runCli(['inspect', 'prices', ...place.words]);
+    expect(code).toBe(1);
+    expect(stdout).toContain('For a plain table, see --revisions-of of the command work');
+  });
+
   test("recognizes logfold's own tables", async () => {
     const answer = await runCli(['inspect', 'Entry', '--json', ...place.words]);
     expect(answer.code).toBe(1);
@@ -252,7 +271,7 @@ describe('the commands on mapped logs', () => {
     const found = { logs: 2, unfit: 0, failed: 0, continued: false, complete: true, failures: [] };
     expect(await json('adopt', '--read-units', '1000', ...SIZES)).toEqual({ ...found, registered: 2 });
     expect(await json('adopt', ...SIZES)).toEqual({ ...found, registered: 0 });
-    expect(await text('adopt', ...SIZES)).toContain('2 logs found in the table, 0 newly registered');
+    expect(await text('adopt', ...SIZES)).toContain('2 logs found in the table, 0 with newly recorded segments');
     expect(await json('adopt', '1', ...SIZES)).toEqual({ log: '1', recorded: 0 });
     expect(await text('adopt', '2', ...SIZES)).toBe('2 was registered before\n');
   });

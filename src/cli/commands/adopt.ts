@@ -171,10 +171,15 @@ function describe(
   if (more > 0) lines.push(`and ${more} more`);
   const unregistered = failed === 0 ? '' : `, ${count(failed, 'log')} not registered`;
   const misfits = unfit === 0 ? '' : `, ${count(unfit, 'item')} that ${unfit === 1 ? 'does' : 'do'} not fit`;
-  lines.push(`${count(logs, 'log')} found ${from}, ${registered} newly registered${unregistered}${misfits}`);
+  lines.push(
+    `${count(logs, 'log')} found ${from}, ${registered} with newly recorded segments${unregistered}${misfits}`,
+  );
   if (!complete) lines.push('The scan is not complete: run the command again, and it continues where it stopped.');
   else if (logs > 0 || continued) {
-    const due = first === undefined ? '' : `, the first of a log after ${countEntries(first)}`;
+    const due =
+      first === undefined
+        ? ''
+        : `, the first of a log after ${countEntries(first)}. Segments of earlier runs keep their number of entries`;
     const sweep = reducer === undefined ? "'logfold sweep --reducer FILE'" : "'logfold sweep'";
     lines.push(`${sweep} builds the snapshots that are due${due}.`);
   } else

@@ -110,7 +110,12 @@ function describe(
   }
   lines.push(...misfits.map(describeMisfit));
   if (mapping === undefined) {
-    return [...lines, 'No mapping is proposed: a log needs a sort key with a number that counts from 0 or 1.'];
+    const why = 'No mapping is proposed: a log needs a sort key with a number that counts from 0 or 1.';
+    return [
+      ...lines,
+      why,
+      'For a plain table, see --revisions-of of the command work: it records each change of an item.',
+    ];
   }
   if (readyMade !== undefined) lines.push(`The ready-made mapping --mapping ${readyMade} fits.`);
   if (beside.length > 0) {
@@ -167,12 +172,12 @@ function nextSteps(table: string, { hasStream, ...next }: Next & { readonly hasS
   const isNamed = local !== undefined || (next.segmentTable !== undefined && next.bucket !== undefined);
   const names = isNamed ? '' : ', with SegmentTableName and BucketName of the outputs of the stack';
   const due = `The first snapshot of a log is due after ${countEntries(MAPPED_DIVISION.snapshotEvery.entries ?? 0)}`;
-  const register = `Register the logs${names}. ${due};\n     for another number, add --snapshot-every-entries N to this command and those after it:${run('adopt', ...mapped)}`;
+  const register = `Register the logs${names}. ${due}; a log with fewer gets none yet.\n     For another number, add --snapshot-every-entries N to this command and those after it. Segments keep\n     the number with which they were registered:${run('adopt', ...mapped)}`;
   const build = `Build the snapshots that are due:${run('sweep', ...mapped, '--reducer', reducer)}`;
   const steps = [
-    file !== 'mapping.json'
+    written !== undefined || readyMade !== undefined
       ? 'Check the mapping.'
-      : `Check the mapping, and save it:${run('inspect', table, '--output', file, ...place)}`,
+      : `Save the mapping, then check it:${run('inspect', table, '--output', file, ...place)}`,
   ];
   if (next.reducer === undefined) {
     steps.push(
