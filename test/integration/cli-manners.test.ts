@@ -269,7 +269,7 @@ describe('the output for people', () => {
     const status = await say('status', log);
     expect(status.stdout).toContain(log);
     expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ expires │/);
-    expect(status.stdout).toMatch(/│ 0 +│ 2 +│ 0 +│ - +│ - +│/);
+    expect(status.stdout).toMatch(/│ 0 +│ 2 +│ 0\/0 +│ - +│ - +│/);
     const all = await say('status');
     expect(all.stdout).toContain(log);
     // Programs and files get no colours.

@@ -251,10 +251,13 @@ const FOLLOWED_MAPPED: typeof FOLLOWED = {
     const { text } = await logfold('adopt', '--snapshot-every-entries', '5');
     expect(await runCommandsIn(shown(text, step))).toContain('pk-sk:order');
   },
-  "'logfold sweep…' builds the snapshots that are due….": async (step) => {
+  "'logfold sweep --reducer FILE' builds the snapshots that are due….": async (step) => {
     await writeFile(join(project, 'reducer.mjs'), REDUCER);
     typeForMapping('pk-sk:order');
-    expect((await logfold('adopt')).text).toContain(' --reducer FILE');
+    const text = shown((await logfold('adopt')).text, step);
+    expect(await runCommandsIn(text.replace('FILE', 'reducer.mjs'))).toContain('1 log checked, 0 jobs done');
+  },
+  "'logfold sweep' builds the snapshots that are due….": async (step) => {
     typeForMapping('pk-sk:order', '--reducer', 'reducer.mjs');
     const text = shown((await logfold('adopt', '--snapshot-every-entries', '100')).text, step);
     for (let n = 12; n < 101; n++) {

@@ -180,8 +180,11 @@ function describe(
       first === undefined
         ? ''
         : `, the first of a log after ${countEntries(first)}. Segments of earlier runs keep their number of entries`;
-    const sweep = reducer === undefined ? "'logfold sweep --reducer FILE'" : "'logfold sweep'";
-    lines.push(`${sweep} builds the snapshots that are due${due}.`);
+    lines.push(
+      reducer === undefined
+        ? `'logfold sweep --reducer FILE' builds the snapshots that are due${due}.`
+        : `'logfold sweep' builds the snapshots that are due${due}.`,
+    );
   } else
     lines.push(`No item of the table has a key as the mapping says. 'logfold inspect ${table}' proposes a mapping.`);
   return pastable(lines.join('\n'));
