@@ -1638,7 +1638,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/revisions/table-comparison.ts',
-        from: '          if ((before.last?.revision ?? 0) !== revision) continue;\n',
+        from: '      if ((before.last?.revision ?? 0) !== revision) return false;\n',
         to: '',
       },
     ],

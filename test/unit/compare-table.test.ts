@@ -194,6 +194,20 @@ describe.each(['item', 'partition'] as const)('a scheduled comparison with a log
     ]);
   });
 
+  test('it records all gaps of a partition, although it saw them at different times', async () => {
+    const table = new RevisedTable({ per });
+    const numbers = Array.from({ length: 20 }, (_, i) => i);
+    for (const number of numbers) {
+      table.put(ownedItem('ann', number));
+      await table.compareLater();
+      table.nowMs += 60_000;
+    }
+    table.lose();
+    table.nowMs += 26 * HOUR_MS;
+    expect(await table.compareLater()).toMatchObject({ gaps: 20, waiting: 0, complete: true });
+    expect(await table.compareLater()).toMatchObject({ gaps: 0, waiting: 0 });
+  });
+
   test('it records a lost change 25 hours after it saw the difference, with the time of that look', async () => {
     const table = new RevisedTable({ per });
     table.put(ownedItem('ann', 1));

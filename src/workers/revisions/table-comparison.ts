@@ -1,4 +1,5 @@
 import pLimit from 'p-limit';
+import type { Document } from '../../client/document.ts';
 import { toBase64, toHex } from '../../codec/bytes.ts';
 import { encodeValue } from '../../codec/canonical.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
@@ -57,6 +58,9 @@ export interface ComparedPage {
   /** Continues the part after this page. */
   readonly next: string;
 }
+
+/** Attempts to append a gap while the log gets revisions of other items. */
+const GAP_ATTEMPTS = 5;
 
 /** An item of the source table; undefined if there is none. */
 interface PresentItem {
@@ -236,20 +240,35 @@ export class TableComparison {
       log,
       async (document, { wasOpen }) => {
         if (wasOpen) await document.refresh();
-        for (const { keys: each, item, revision, seen } of settled) {
-          const before = await lastRevisions(document.state, itemKey(logs.source, each));
-          if ((before.last?.revision ?? 0) !== revision) continue;
-          try {
-            await document.append(gapRevision(logs.source, before, { keys: each, item, created: seen }));
-            this.#gaps++;
-          } catch (error) {
-            // Another process was faster. The next comparison looks at the item again.
-            if (!(error instanceof EntryRejectedError)) throw error;
-          }
-        }
+        for (const each of settled) if (await this.#appendGap(document, each)) this.#gaps++;
       },
       Math.min(...settled.map(({ seen }) => seen)),
     );
+  }
+
+  /**
+   * Appends a gap, unless the item has newer revisions.
+   * @returns whether it was appended; if others were always faster, the next comparison looks at
+   * the item again
+   */
+  async #appendGap(
+    document: Document,
+    { keys, item, revision, seen }: ItemDifference & Pick<PresentItem, 'item'>,
+  ): Promise<boolean> {
+    const { source } = this.#deps.logs;
+    for (let attempts = 0; attempts < GAP_ATTEMPTS; attempts++) {
+      const before = await lastRevisions(document.state, itemKey(source, keys));
+      if ((before.last?.revision ?? 0) !== revision) return false;
+      try {
+        await document.append(gapRevision(source, before, { keys, item, created: seen }));
+        return true;
+      } catch (error) {
+        if (!(error instanceof EntryRejectedError)) throw error;
+        // The log has a newer revision now, of this item or of another one of its partition.
+        await document.refresh();
+      }
+    }
+    return false;
   }
 
   /** An error of one log must not end the comparison. */
