@@ -382,7 +382,7 @@ describe('the output for people', () => {
     const status = await say('status', log);
     expect(status.stdout).toMatch(/│ 0 +│ 9 +│ 0\/7 +│ yes +│ from \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ │/);
     expect(status.stdout).toMatch(/│ 1 +│ 9 +│ 1\/7 +│ yes +│ - +│/);
-    expect(status.stdout).toMatch(/│ 2 +│ 1 +│ 0 +│ - +│ - +│/);
+    expect(status.stdout).toMatch(/│ 2 +│ 1 +│ 2\/0 +│ - +│ - +│/);
     const undone = await say('expire', log, '0', '--undo');
     expect(undone.stdout).toBe('segment 0 stays in the table: 9 entries lose their expiry\n');
     expect((await say('expire', log, '0', '--undo')).stdout).toBe('segment 0 does not expire\n');
