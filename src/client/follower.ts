@@ -116,6 +116,11 @@ export class Follower {
     return this.#attributes?.attributes;
   }
 
+  /** Memory that no other log shares, about: the entries since the snapshot, and changed nodes. */
+  get heldBytes(): number {
+    return this.#tail.bytes + this.#folder.unsavedBytes(this.#confirmed.state);
+  }
+
   /** Number of application entries that were folded; a reload counts as one. */
   get version(): number {
     return this.#version;

@@ -155,17 +155,18 @@ export class LogWriter {
       branch = await this.#rebaser.advance(branch ?? (await authored()), follower.newest);
       const forms = presentForms(unsent, branch);
       const entries = forms.flatMap(({ drafts }) => drafts);
+      const asWritten = (error: unknown): never => {
+        throw rejectedAsWritten(error, (i) => authorsIndex(forms, i));
+      };
       const { confirmed, folder } = follower;
       const drafts = entriesAt(confirmed.end, entries, confirmed.number);
       if (await this.#mutations.hasAll(entries, folder, confirmed, follower.base)) return undefined;
       const effective: FoldEntry[] = [];
-      const state = await folder
-        .foldNew(confirmed.state, drafts, effective)
-        .catch((error: unknown) => Promise.reject(rejectedAsWritten(error, (i) => authorsIndex(forms, i))));
+      const state = await folder.foldNew(confirmed.state, drafts, effective).catch(asWritten);
       let added: AddedEntries | undefined;
       try {
         const after = condition && placeUnder(condition, unsent[0], confirmed.end);
-        added = await this.#put(entries, after === undefined ? options : { ...options, after });
+        added = await this.#put(entries, after === undefined ? options : { ...options, after }).catch(asWritten);
         noteSent(forms);
         await follower.appended(added, drafts, { state, effective });
         return added;
@@ -198,7 +199,8 @@ export class LogWriter {
     const { log, confirmed } = this.#follower;
     const snapshot = this.#follower.askForSnapshot();
     const after = options.after ?? previousPosition(confirmed.end);
-    return this.#deps.client.addDrafted(log, entries, { ...options, after, ...(snapshot && { snapshot }) });
+    const mayMove = options.after === undefined;
+    return this.#deps.client.addDrafted(log, entries, { ...options, after, mayMove, ...(snapshot && { snapshot }) });
   }
 
   /** Looks for entries in the log whose answer was lost. */
@@ -251,7 +253,8 @@ function authorsIndex(forms: readonly PresentForm[], i: number): number {
 
 /** Whether a failed append may have been carried out. */
 function isUncertain(error: unknown): boolean {
-  return !isLogfoldError(error) || error instanceof StoreUnavailableError;
+  if (!isLogfoldError(error)) return true;
+  return error instanceof StoreUnavailableError || error instanceof AppendUncertainError;
 }
 
 /**

@@ -17,6 +17,11 @@ export interface LogsDeps extends LogClientDeps, Pick<SnapshotStores, 'platform'
   readonly sleep: DocumentDeps['sleep'];
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
+  /**
+   * Memory for the logs that a server which folds keeps, in bytes; 64 MiB by default. It does not
+   * count chunks. Those that were not used for longest make room.
+   */
+  readonly warmBytes?: number | undefined;
   /** The consumer groups of the feed, if `store` has one: see `withFeed`. */
   readonly feedGroups?: GroupStore | undefined;
   /** Releases what `openLogs` opened. */
@@ -148,6 +153,11 @@ export class Logs {
   async #closeAll(): Promise<void> {
     for (const document of [...this.#open]) document.close();
     await this.#close();
+  }
+
+  /** The ports of the documents. */
+  protected get documentDeps(): DocumentDeps {
+    return this.#deps;
   }
 
   /** @throws LogsClosedError after {@link close} */

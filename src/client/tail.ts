@@ -8,6 +8,8 @@ import type { StateFolder } from './state-folder.ts';
 
 /** The most entries that a tail holds. Above, it drops the older half. */
 const MAX_ENTRIES = 10_000;
+/** The memory of an entry without its body, about. */
+const ENTRY_BYTES = 1_000;
 
 /**
  * The snapshot on which a client's state stands, and the entries that the client has folded since.
@@ -18,6 +20,7 @@ export class Tail {
   readonly #types: ReservedTypes;
   #base: CompletedSnapshot | undefined;
   #entries: Entry[] = [];
+  #bytes = 0;
   /** Whether the tail holds all entries from that of the base on. */
   #isWhole = true;
   /** The newest entry that asked for a snapshot. */
@@ -38,6 +41,11 @@ export class Tail {
     return this.#isWhole ? this.#entries : undefined;
   }
 
+  /** The memory of the entries, about. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   /** Whether a snapshot on which the state could stand may complete. */
   get isPending(): boolean {
     return this.#asked !== undefined && this.#isNewer(this.#asked);
@@ -50,9 +58,10 @@ export class Tail {
    */
   add(read: readonly Entry[]): boolean {
     for (const entry of read) this.#entries.push(entry);
+    this.#bytes += bytesOf(read);
     this.#asked = read.findLast((entry) => this.#asks(entry))?.position ?? this.#asked;
     if (this.#entries.length > MAX_ENTRIES) {
-      this.#entries = this.#entries.slice(-MAX_ENTRIES / 2);
+      this.#keep(this.#entries.slice(-MAX_ENTRIES / 2));
       this.#isWhole = false;
     }
     const newest = read.findLast((entry) => this.#asks(entry) && rootOf(entry) !== undefined);
@@ -73,8 +82,13 @@ export class Tail {
     if (!isHeld && !isBefore) return false;
     this.#base = snapshot;
     this.#isWhole = isHeld;
-    this.#entries = this.#entries.slice(index);
+    this.#keep(this.#entries.slice(index));
     return true;
+  }
+
+  #keep(entries: Entry[]): void {
+    this.#entries = entries;
+    this.#bytes = bytesOf(entries);
   }
 
   /** Whether an entry asks for a snapshot that is newer than the base and not empty. */
@@ -85,6 +99,11 @@ export class Tail {
   #isNewer(position: Position): boolean {
     return comparePositions(position, this.#base?.position ?? START) > 0;
   }
+}
+
+/** The memory of entries, about. Bodies in other formats than bytes are small. */
+function bytesOf(entries: readonly Entry[]): number {
+  return entries.reduce((sum, { body }) => sum + ENTRY_BYTES + (body?.format === 'bytes' ? body.bytes.length : 0), 0);
 }
 
 export interface LoadedTail {

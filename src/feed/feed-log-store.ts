@@ -28,7 +28,7 @@ export function withFeed(logs: LogStore, feed: LogStore): LogStore {
     nameItem: async (log, position) => of(log).nameItem?.(log, position),
     meaningOf: (log) => of(log).meaningOf?.(log),
     createLog: (segment, first) => of(segment.log).createLog(segment, first),
-    putEntries: async (entries) => of(onlyLogs(entries)).putEntries(entries),
+    putEntries: async (entries, how) => of(onlyLogs(entries)).putEntries(entries, how),
     startSegment: (items) => of(items.segment.log).startSegment(items),
     putAhead: (items, unread) => of(unread.log).putAhead(items, unread),
     replaceAttributes: (place, from, to) => of(place.log).replaceAttributes(place, from, to),

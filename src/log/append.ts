@@ -16,7 +16,7 @@ import { type ClientContext, writeWithRetries } from './client-context.ts';
 import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from './entry.ts';
 import { numberAfter } from './find-position.ts';
 import { decodeEntryHead } from './item-codec.ts';
-import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
+import type { Consistency, EntryReader, PutOptions, SegmentReader } from './log-store.ts';
 import { checkEntryCount, type DraftedEntry, entriesAt, snapshotEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import { checkOptionNames } from './option-names.ts';
@@ -37,6 +37,9 @@ export interface AppendOptions {
    */
   readonly snapshotBefore?: boolean;
 }
+
+/** How a writer appends that rebases its entries itself. */
+export type DraftedAppendOptions = AppendOptions & PutOptions;
 
 export interface AddedEntries {
   /**
@@ -76,14 +79,14 @@ export async function append(
   context: ClientContext,
   log: LogId,
   given: readonly DraftedEntry[],
-  options: AppendOptions = {},
+  options: DraftedAppendOptions = {},
 ): Promise<AddedEntries> {
-  const { snapshot } = options;
+  const { snapshot, mayMove } = options;
   const placement = await Placement.of(context, log, given, options);
   // With a cold cache the append itself reads the segments.
   const newestSegments =
     snapshot !== undefined && context.newest.get(log) !== undefined ? readNewestSegments(context, log) : undefined;
-  await writeTogether(context, [placement]);
+  await writeTogether(context, [placement], { mayMove });
   const { added } = placement;
   if (snapshot === undefined) return added;
   const known = placement.segments ?? (await newestSegments) ?? [];
@@ -97,7 +100,11 @@ export async function append(
  * Writes the entries of one or several logs in one request, all or nothing. A lost race is tried
  * again. Throws the errors of {@link append}.
  */
-export async function writeTogether(context: ClientContext, placements: readonly Placement[]): Promise<void> {
+export async function writeTogether(
+  context: ClientContext,
+  placements: readonly Placement[],
+  how: PutOptions = {},
+): Promise<void> {
   const isUnmet = (error: unknown) => placements.some(({ unmet }) => unmet !== undefined && unmet === error);
   // If a condition does not hold, another attempt cannot help.
   const conflict = (error: unknown) => error instanceof EntryExistsError && !isUnmet(error);
@@ -106,7 +113,7 @@ export async function writeTogether(context: ClientContext, placements: readonly
   await writeWithRetries(context, logs, options, async (consistency) => {
     const placed = await Promise.all(placements.map((placement) => placement.place(consistency)));
     try {
-      await context.tables.putEntries(placed.flat());
+      await context.tables.putEntries(placed.flat(), how);
     } catch (error) {
       if (error instanceof EntryExistsError) await Promise.all(placements.map((placement) => placement.lookAgain()));
       throw error;

@@ -2,7 +2,13 @@ import type { ByteSource } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { checkPositionOrNumber, comparePositions, type Position, type PositionOrNumber } from '../ids/position.ts';
-import { type AddedEntries, type AppendOptions, append, checkAppendOptions } from './append.ts';
+import {
+  type AddedEntries,
+  type AppendOptions,
+  append,
+  checkAppendOptions,
+  type DraftedAppendOptions,
+} from './append.ts';
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { BodiesAhead, loadBody } from './body.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
@@ -133,7 +139,7 @@ export class LogClient {
   }
 
   /** Like {@link addEntries}, for entries of {@link draftEntries} and options that were checked. */
-  addDrafted(log: LogId, drafts: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
+  addDrafted(log: LogId, drafts: readonly DraftedEntry[], options: DraftedAppendOptions): Promise<AddedEntries> {
     return append(this.#context, log, drafts, options);
   }
 

@@ -185,6 +185,15 @@ export interface LogReader extends SegmentReader, EntryReader {
   readonly reads: 'tables and archives';
 }
 
+/** How entries are written. */
+export interface PutOptions {
+  /**
+   * Whether a server that folds may rebase the entries over those that others appended first. False
+   * by default. Tables never move entries.
+   */
+  readonly mayMove?: boolean | undefined;
+}
+
 /** Appends to logs, and changes the application attributes of new entries. */
 export interface EntryAppender {
   /**
@@ -203,8 +212,9 @@ export interface EntryAppender {
    * @throws EntryExistsError if another entry is at one of the positions; it names the log
    * @throws UsageError if only some of the logs have their own entries, so that ids were used twice
    * @throws TooLargeError if one request cannot carry the entries
+   * @throws AppendUncertainError if `mayMove` is given and the entries have other positions now
    */
-  putEntries(entries: readonly Entry[]): Promise<void>;
+  putEntries(entries: readonly Entry[], options?: PutOptions): Promise<void>;
 
   /**
    * Ends a segment and starts the next in one transaction. Also succeeds if an earlier attempt of

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { WarmLogs } from '../../client/warm-logs.ts';
 import {
   BodyUndecodableError,
   EntryExistsError,
@@ -23,7 +24,9 @@ import type { EntryAppender, LogReader } from '../../log/log-store.ts';
 import { storableMetadata } from '../../log/metadata.ts';
 import { checkEntryCount, checkNewEntries } from '../../log/new-entry.ts';
 import { type LogEnd, queryNewest } from '../../log/newest.ts';
+import type { Reducer } from '../../state/reducer.ts';
 import { logIdSchema } from '../../store/log-id-schema.ts';
+import { appendFolded } from './append-folded.ts';
 import {
   decodeLines,
   encodeError,
@@ -41,6 +44,8 @@ export type LogOperation = 'read' | 'append';
 export interface AnsweringStores {
   readonly store: LogReader;
   readonly tables: EntryAppender;
+  /** The logs in the memory of a server that folds. */
+  readonly warm?: WarmLogs | undefined;
 }
 
 export interface AnswerOptions {
@@ -51,6 +56,11 @@ export interface AnswerOptions {
    * @param entries the entries to append; none if the operation is `read`
    */
   readonly allows: (log: LogId, operation: LogOperation, entries: readonly Entry[]) => boolean | Promise<boolean>;
+  /**
+   * Folds the entries of pages before they are appended, and refuses those that it rejects. Without
+   * it, a page can append an entry that stops its log.
+   */
+  readonly reducer?: Reducer | undefined;
   /** Reads the id of a log in a request; {@link parseLogId} by default. */
   readonly parseLog?: ParseLog | undefined;
   /** {@link RESERVED_TYPES} by default. */
@@ -76,7 +86,7 @@ const logRequest = z.discriminatedUnion('op', [
   z.strictObject({ ...read, op: z.literal('newestEntry'), segment: numbered }),
   z.strictObject({ ...read, op: z.literal('getEntry'), segment: numbered, entry: numbered }),
   z.strictObject({ ...read, op: z.literal('items'), segment: numbered, from: end, to: end }),
-  z.strictObject({ ...place, op: z.literal('putEntries'), lines }),
+  z.strictObject({ ...place, op: z.literal('putEntries'), lines, mayMove: z.boolean().optional() }),
   z.strictObject({
     format,
     op: z.literal('putTogether'),
@@ -147,7 +157,7 @@ function malformed(place: string, reason: string): MessageInvalidError {
 }
 
 async function answer(stores: AnsweringStores, request: ParsedRequest, options: AnswerOptions): Promise<LogAnswer> {
-  if (request.op === 'putEntries') return putTogether(stores, [request], options);
+  if (request.op === 'putEntries') return putTogether(stores, [request], options, request.mayMove);
   if (request.op === 'putTogether') return putTogether(stores, request.appends, options);
   await requireAllowed(options, request.log, 'read', []);
   return readLines(stores.store, request);
@@ -155,17 +165,21 @@ async function answer(stores: AnsweringStores, request: ParsedRequest, options: 
 
 /** Appends to one or several logs, if the user may append to each of them. */
 async function putTogether(
-  { store, tables }: AnsweringStores,
+  { store, tables, warm }: AnsweringStores,
   appends: readonly { readonly log: LogId; readonly lines: readonly string[] }[],
   options: AnswerOptions,
+  mayMove = false,
 ): Promise<LogAnswer> {
-  const { types = RESERVED_TYPES } = options;
+  const { types = RESERVED_TYPES, reducer } = options;
   const decoded = appends.map(({ log, lines }) => ({ log, entries: decodeLines(lines).map(decodeEntry) }));
   const [first] = decoded;
   if (first !== undefined) checkEntryCount(first.log, decoded.flatMap(({ entries }) => entries).length);
   if (new Set(decoded.map(({ log }) => log)).size < decoded.length) throw malformed('appends', 'a log comes twice');
   for (const { log, entries } of decoded) checkAppended(log, entries, types);
   for (const { log, entries } of decoded) await requireAllowed(options, log, 'append', entries);
+  if (warm !== undefined && reducer !== undefined) {
+    return appendFolded({ tables, warm, reducer }, decoded, mayMove);
+  }
   const placed = decoded.map(async ({ log, entries }) => {
     return renumbered(entries, await requireEnd({ store, types }, log, entries), types);
   });

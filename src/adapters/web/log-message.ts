@@ -2,8 +2,10 @@ import { decodeItemLine, encodeItemLine } from '../../archive/item-line.ts';
 import {
   ArchiveCorruptError,
   ArchiveMissingError,
+  DocumentStoppedError,
   EntryExistsError,
   EntryNotFoundError,
+  EntryRejectedError,
   type ErrorDetails,
   ItemInvalidError,
   LogfoldError,
@@ -18,6 +20,7 @@ import {
 } from '../../errors.ts';
 import type { Position } from '../../ids/position.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
+import type { ClientMutation } from '../../log/entry.ts';
 
 /**
  * Version of requests and answers; there is only one so far. A server refuses requests of newer
@@ -29,7 +32,7 @@ export const MESSAGE_FORMAT = 1;
 export const MAX_SEGMENTS = 1000;
 
 /** The server's answer to a request of a page. It is JSON. */
-export type LogAnswer = ReadLines | { readonly error: ErrorMessage };
+export type LogAnswer = ReadLines | WrittenEntries | { readonly error: ErrorMessage };
 
 /** The items that were found, each as a line of DynamoDB JSON. */
 export interface ReadLines {
@@ -38,12 +41,23 @@ export interface ReadLines {
   readonly next?: number | undefined;
 }
 
+/** The answer of a server that folds, after it wrote the entries of a page. */
+export interface WrittenEntries {
+  readonly lines: readonly [];
+  /** Whether the entries came after those of others, so they have other positions than given. */
+  readonly moved: boolean;
+  /** The highest mutation that the log has applied, of each client that the entries name. */
+  readonly mutations: readonly ClientMutation[];
+}
+
 export interface ErrorMessage extends Pick<ErrorDetails, 'log' | 'segment' | 'entry' | 'type' | 'advice'> {
   readonly code: string;
   readonly reason: string;
   /** See {@link EntryExistsError}. */
   readonly newest?: Position | undefined;
   readonly newestNumber?: number | undefined;
+  /** See {@link EntryRejectedError}. */
+  readonly index?: number | undefined;
   /** True if the request changed nothing and may succeed if it is repeated. */
   readonly retryable?: true | undefined;
 }
@@ -55,6 +69,7 @@ type NewestDetails = { readonly newest?: Position; readonly newestNumber?: numbe
 const CLASSES: Readonly<Record<string, ErrorClass>> = {
   ARCHIVE_CORRUPT: ArchiveCorruptError,
   ARCHIVE_MISSING: ArchiveMissingError,
+  DOCUMENT_STOPPED: DocumentStoppedError,
   ENTRY_EXISTS: EntryExistsError,
   ENTRY_NOT_FOUND: EntryNotFoundError,
   ITEM_INVALID: ItemInvalidError,
@@ -87,15 +102,18 @@ export function decodeLines(lines: readonly string[]): Item[] {
 
 /** An error as a message for a page; undefined if it is not for pages. */
 export function encodeError(error: unknown): ErrorMessage | undefined {
-  if (!(error instanceof LogfoldError) || CLASSES[error.code] === undefined) return undefined;
+  if (!(error instanceof LogfoldError)) return undefined;
   const { code, reason, log, segment, entry, type, advice } = error;
+  if (error instanceof EntryRejectedError) return { code, reason, log, type, index: error.index };
+  if (CLASSES[code] === undefined) return undefined;
   const { newest, newestNumber } =
     error instanceof EntryExistsError || error instanceof EntryNotFoundError ? error : {};
   return { code, reason, log, segment, entry, type, advice, newest, newestNumber };
 }
 
 /** The inverse of {@link encodeError}. An unknown code becomes MessageNewerError. */
-export function decodeError({ code, reason, newest, ...where }: ErrorMessage): LogfoldError {
+export function decodeError({ code, reason, newest, index = 0, ...where }: ErrorMessage): LogfoldError {
+  if (code === 'ENTRY_REJECTED') return new EntryRejectedError(index, reason, where);
   const Class = CLASSES[code];
   if (Class !== undefined) return new Class(reason, { ...where, ...(newest !== undefined && { newest }) });
   return new MessageNewerError(`the server answered with the unknown error '${code}': ${reason}`, {

@@ -1,10 +1,17 @@
-import { LogfoldError, MessageInvalidError, StoreUnavailableError, textOf, UsageError } from '../../errors.ts';
+import {
+  AppendUncertainError,
+  LogfoldError,
+  MessageInvalidError,
+  StoreUnavailableError,
+  textOf,
+  UsageError,
+} from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import type { AttributeValue, Item } from '../../log/attribute.ts';
 import type { Entry, EntryHead, ReservedTypes } from '../../log/entry.ts';
 import { decodeEntry, decodeEntryHead, decodeSegment, encodeEntry, entryPlace } from '../../log/item-codec.ts';
-import type { Consistency, EntryAppender, LogReader, SegmentRange } from '../../log/log-store.ts';
+import type { Consistency, EntryAppender, LogReader, PutOptions, SegmentRange } from '../../log/log-store.ts';
 import { VIRTUAL_TYPES } from '../../log/schedule.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { LogRequest } from './answer-log-request.ts';
@@ -86,7 +93,7 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     }
   }
 
-  async putEntries(entries: readonly Entry[]): Promise<void> {
+  async putEntries(entries: readonly Entry[], { mayMove }: PutOptions = {}): Promise<void> {
     const logs = [...new Set(entries.map(({ log }) => log))];
     const appends = logs.map((log) => {
       return { log, lines: encodeLines(entries.filter((entry) => entry.log === log).map(encodeEntry)) };
@@ -94,7 +101,9 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     const [append] = appends;
     if (append === undefined) return;
     const several = { format: MESSAGE_FORMAT, op: 'putTogether', appends } as const;
-    await this.#ask(appends.length > 1 ? several : { format: MESSAGE_FORMAT, op: 'putEntries', ...append });
+    const single = { format: MESSAGE_FORMAT, op: 'putEntries', ...append, ...(mayMove && { mayMove }) } as const;
+    const { moved } = await this.#ask(appends.length > 1 ? several : single);
+    if (moved) throw new AppendUncertainError('the entries come after those of others', { log: append.log });
   }
 
   async updateAttributes(): Promise<undefined> {
@@ -125,7 +134,7 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     throw onServer('all logs cannot be listed');
   }
 
-  async #ask(request: LogRequest): Promise<{ readonly items: Item[]; readonly next?: number | undefined }> {
+  async #ask(request: LogRequest): Promise<Found> {
     const answer = await this.#answer(request);
     if (isRecord(answer) && isRecord(answer.error)) {
       if (!isErrorMessage(answer.error)) throw malformed('it has an error without code and reason');
@@ -137,7 +146,7 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     try {
       const items = decodeLines(answer.lines);
       for (const { T: type } of items) this.#checkType(type);
-      return { items, next: answer.next };
+      return { items, next: answer.next, moved: answer.moved === true };
     } catch (cause) {
       throw cause instanceof MessageInvalidError ? malformed(cause.reason) : cause;
     }
@@ -166,6 +175,14 @@ export class RemoteLogStore implements LogReader, EntryAppender {
   }
 }
 
+/** What an answer of the server has. */
+interface Found {
+  readonly items: Item[];
+  readonly next: number | undefined;
+  /** Whether the entries of an append have other positions than the page gave them. */
+  readonly moved: boolean;
+}
+
 function ofLog<T extends { readonly log: LogId }>(log: LogId, read: T): T {
   if (read.log !== log) throw malformed(`it belongs to log ${read.log}, not to ${log}`);
   return read;
@@ -175,7 +192,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
-function isLines(value: unknown): value is ReadLines {
+function isLines(value: unknown): value is ReadLines & { readonly moved?: unknown } {
   if (!isRecord(value) || !Array.isArray(value.lines)) return false;
   const hasNext = value.next === undefined || Number.isSafeInteger(value.next);
   return hasNext && value.lines.every((line) => typeof line === 'string');

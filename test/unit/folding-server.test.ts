@@ -1,0 +1,154 @@
+import { describe, expect, test } from 'vitest';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
+import { openLogs } from '../../src/adapters/web/open-logs.ts';
+import type { Document } from '../../src/client/document.ts';
+import { EntryExistsError, EntryRejectedError } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { MemoryLogs } from '../../src/testing/memory-logs.ts';
+import { cells, deleteRows, entryOf, insertRows } from '../support/cities.ts';
+import { rowsOf } from '../support/live-logs.ts';
+
+const json = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+const allows = (): boolean => true;
+
+/** A server that folds, and its pages. */
+class World {
+  readonly server: MemoryLogs;
+  readonly log: LogId;
+  /** The operations that pages sent. */
+  sent: string[] = [];
+  /** Changes the answer to a request, or loses it. */
+  intercept: (request: LogRequest, answer: () => Promise<unknown>) => Promise<unknown> = (_, answer) => answer();
+
+  private constructor(server: MemoryLogs, log: LogId) {
+    this.server = server;
+    this.log = log;
+  }
+
+  static async open(reducer: Reducer = spreadsheet): Promise<World> {
+    const server = new MemoryLogs({ reducer });
+    return new World(server, await server.create());
+  }
+
+  async page(reducer: Reducer = spreadsheet, folding: Reducer = spreadsheet): Promise<Document> {
+    const logs = await openLogs({
+      platform: nativePlatform,
+      urlOf: String,
+      send: async (request) => {
+        this.sent.push(request.op);
+        return this.intercept(request, async () =>
+          json(await this.server.answer(json(request), { allows, reducer: folding })),
+        );
+      },
+    });
+    return logs.open(this.log, { reducer });
+  }
+
+  async entries(): Promise<number> {
+    const document = await this.server.open(this.log, { reducer: spreadsheet });
+    document.close();
+    return document.number ?? 0;
+  }
+}
+
+/** A spreadsheet that knows entries of another type, which say nothing to the server's reducer. */
+const lenient: Reducer = { name: spreadsheet.name, version: spreadsheet.version, fold: async () => undefined };
+
+describe('a server that folds', () => {
+  test('refuses an entry that its reducer rejects, and the log goes on', async () => {
+    const world = await World.open();
+    const hostile = await world.page(lenient);
+    const page = await world.page();
+    for (const entry of [entryOf('Set', 'nonsense'), entryOf('Unknown', null), entryOf('Set', [[0, 0, 1], ['x']])]) {
+      await expect(hostile.append([cells([0, 0, 'a']), entry])).rejects.toMatchObject({
+        code: 'ENTRY_REJECTED',
+        index: 1,
+      });
+      await expect(hostile.append([entry])).rejects.toBeInstanceOf(EntryRejectedError);
+    }
+    expect(await world.entries()).toBe(0);
+    await page.append(cells([0, 0, 'good']));
+    expect(await rowsOf(page)).toEqual([['good']]);
+  });
+
+  test('takes one request of the tables for an append, and none to read', async () => {
+    const world = await World.open();
+    const page = await world.page();
+    await page.append(cells([0, 0, 'first']));
+    world.sent = [];
+    for (let row = 1; row <= 5; row++) await page.append(cells([row, 0, 'next']));
+    expect(world.sent).toEqual(Array(5).fill('putEntries'));
+    expect(await world.entries()).toBe(6);
+  });
+
+  test('rebases a late edit, so that it reaches the row that its author saw', async () => {
+    const world = await World.open();
+    const [ann, ben] = [await world.page(), await world.page()];
+    await ann.append(cells([0, 0, 'city'], [1, 0, 'Denver']));
+    await ben.refresh();
+    await ben.append(insertRows(1));
+    world.sent = [];
+    await ann.append(cells([1, 1, 'Colorado']));
+    expect(await rowsOf(ann)).toEqual([['city'], [], ['Denver', 'Colorado']]);
+    expect(world.sent.filter((op) => op === 'putEntries')).toHaveLength(1);
+    await ben.refresh();
+    expect(await rowsOf(ben)).toEqual(await rowsOf(ann));
+  });
+
+  test('leaves an edit that loses a part to its author, who hears of it', async () => {
+    const world = await World.open();
+    const [ann, ben] = [await world.page(), await world.page()];
+    await ann.append(cells([0, 0, 'city'], [1, 0, 'Denver'], [2, 0, 'Provo']));
+    await ben.refresh();
+    await ben.append(deleteRows(1));
+    const added = await ann.append(cells([1, 1, 'Colorado'], [2, 1, 'Utah']));
+    expect(added).toMatchObject({ dropped: [{ index: 0, parts: [0] }] });
+    expect(await rowsOf(ann)).toEqual([['city'], ['Provo', 'Utah']]);
+  });
+
+  test('never moves an append that has a condition', async () => {
+    const world = await World.open();
+    const [ann, ben] = [await world.page(), await world.page()];
+    await ann.append(cells([0, 0, 'city']));
+    await ben.refresh();
+    await ben.append(insertRows(0));
+    await expect(ann.append(cells([0, 1, 'x']), { after: ann.newest })).rejects.toBeInstanceOf(EntryExistsError);
+    expect(await world.entries()).toBe(2);
+  });
+
+  test.each([
+    ['a request that arrives twice', true],
+    ['an answer that is lost', false],
+  ])('appends once after %s, also if the entries were moved', { tags: ['I8'] }, async (_, isTwice) => {
+    const world = await World.open();
+    const [ann, ben] = [await world.page(), await world.page()];
+    await ann.append(cells([0, 0, 'city'], [1, 0, 'Denver']));
+    await ben.refresh();
+    await ben.append(insertRows(1));
+    let puts = 0;
+    world.intercept = async ({ op }, answer) => {
+      const first = await answer();
+      if (op !== 'putEntries' || puts++ > 0) return first;
+      if (isTwice) return answer();
+      throw new Error('socket hang up');
+    };
+    await ann.append(cells([1, 1, 'Colorado']));
+    expect(await rowsOf(ann)).toEqual([['city'], [], ['Denver', 'Colorado']]);
+    expect(await world.entries()).toBe(3);
+  });
+
+  test('several servers on one log are as right as one', async () => {
+    const world = await World.open();
+    const page = await world.page();
+    await page.append(cells([0, 0, 'a']));
+    // Another server appends, of which this one hears nothing.
+    const other = await world.server.open(world.log, { reducer: spreadsheet });
+    for (let row = 1; row < 4; row++) await other.append(insertRows(0));
+    await page.append(cells([0, 1, 'b']));
+    expect(await rowsOf(page)).toEqual([[], [], [], ['a', 'b']]);
+    expect(await world.entries()).toBe(5);
+  });
+});
