@@ -38,6 +38,7 @@ export class WarmLogs {
     return this.#bytes;
   }
 
+  /** How many logs are in memory. */
   get size(): number {
     return this.#held.size;
   }

@@ -38,7 +38,7 @@ const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3
  */
 export function openLogs(options: AwsLogsOptions): ServerLogs {
   checkLogsOptions(options, NAMES);
-  const { entryTable, segmentTable, bucket, region, cacheBytes, feedTable } = options;
+  const { entryTable, segmentTable, bucket, region, cacheBytes, warmBytes, feedTable } = options;
   const settings = checkLogsSettings(
     { entryTable, segmentTable, bucket, ...(region !== undefined && { region }) },
     options,
@@ -52,5 +52,5 @@ export function openLogs(options: AwsLogsOptions): ServerLogs {
   };
   const blobs = openBucket(bucket, { s3 });
   const stores = openStores({ dynamodb, entryTable, segmentTable, feedTable, blobs, ...settings });
-  return new ServerLogs({ ...stores, ...NODE_PORTS, feedGroups: feedGroupsOf(stores), cacheBytes, close });
+  return new ServerLogs({ ...stores, ...NODE_PORTS, feedGroups: feedGroupsOf(stores), cacheBytes, warmBytes, close });
 }

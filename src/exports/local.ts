@@ -39,7 +39,7 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
  */
 export async function openLogs(options: LocalLogsOptions): Promise<ServerLogs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
-  const { directory, entryTable, segmentTable, cacheBytes, feedTable } = { ...LOCAL_TABLES, ...options };
+  const { directory, entryTable, segmentTable, cacheBytes, warmBytes, feedTable } = { ...LOCAL_TABLES, ...options };
   const { types, mapping } = checkLogsSettings({ directory, entryTable, segmentTable }, options);
   const place = { entryTable, segmentTable, feedTable, mapping, creates: true };
   const { engine, deployment } = await openDataDirectory(directory, place);
@@ -54,7 +54,7 @@ export async function openLogs(options: LocalLogsOptions): Promise<ServerLogs> {
     dynamodb.destroy();
     await engine.leave();
   };
-  return new ServerLogs({ ...stores, ...NODE_PORTS, feedGroups: feedGroupsOf(stores), cacheBytes, close });
+  return new ServerLogs({ ...stores, ...NODE_PORTS, feedGroups: feedGroupsOf(stores), cacheBytes, warmBytes, close });
 }
 
 /** A lost engine explains the error of a request better than the refused connection does. */

@@ -19,7 +19,7 @@ import { FakeClock } from './fake-clock.ts';
 import { MemoryPipeline } from './memory-pipeline.ts';
 
 /** Options of `openLogs` for logs in memory. All have defaults. */
-export interface MemoryLogsOptions extends Pick<LogsSettings, 'types' | 'cacheBytes'> {
+export interface MemoryLogsOptions extends Pick<LogsSettings, 'types' | 'cacheBytes' | 'warmBytes'> {
   /** Folds the snapshots of `pipeline.run()`, which throws without it. */
   readonly reducer?: Reducer | undefined;
   /** Snapshots and segments that are due without being asked for; none by default. */
@@ -33,6 +33,7 @@ export interface MemoryLogsOptions extends Pick<LogsSettings, 'types' | 'cacheBy
 const MEMORY_OPTIONS = [
   'types',
   'cacheBytes',
+  'warmBytes',
   'reducer',
   'division',
   'retention',
@@ -59,7 +60,7 @@ export class MemoryLogs extends ServerLogs {
    */
   constructor(options: MemoryLogsOptions = {}) {
     checkOptionNames('openLogs', options, MEMORY_OPTIONS);
-    const { reducer, division = {}, retention = {}, clock = new FakeClock(), cacheBytes } = options;
+    const { reducer, division = {}, retention = {}, clock = new FakeClock(), cacheBytes, warmBytes } = options;
     if (reducer !== undefined && !isReducer(reducer)) {
       throw new ReducerInvalidError(`'reducer' of openLogs is not a reducer: it needs ${REDUCER_PARTS}`);
     }
@@ -73,7 +74,7 @@ export class MemoryLogs extends ServerLogs {
     };
     const entries = new MemoryLogStore();
     const feed = new MemoryLogStore();
-    const deps = { ...memoryPorts(entries, feed, { clock, types }), cacheBytes };
+    const deps = { ...memoryPorts(entries, feed, { clock, types }), cacheBytes, warmBytes };
     super(deps);
     this.clock = clock;
     this.pipeline = new MemoryPipeline({ ...deps, ...policies, reducer, expiring: [entries, feed], logs: this });

@@ -2,9 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { openLogs } from '../../src/adapters/web/open-logs.ts';
+import { encodeItemLine } from '../../src/archive/item-line.ts';
 import type { Document } from '../../src/client/document.ts';
 import { EntryExistsError, EntryRejectedError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { MemoryLogs } from '../../src/testing/memory-logs.ts';
@@ -57,7 +60,35 @@ class World {
 /** A spreadsheet that knows entries of another type, which say nothing to the server's reducer. */
 const lenient: Reducer = { name: spreadsheet.name, version: spreadsheet.version, fold: async () => undefined };
 
+/** A line of a page with another attribute in DynamoDB JSON. */
+function lineWith(log: LogId, name: string, attribute: string): string {
+  const position = { segment: 0, entry: 1 };
+  const entry: Entry = { log, position, created: 1_700_000_000, type: 'Set', version: 1, id: Uint8Array.of(7) };
+  return encodeItemLine(encodeEntry(entry)).replace(/\}\}$/, `,"${name}":${attribute}}}`);
+}
+
 describe('a server that folds', () => {
+  test.each([100, 10_000, 200_000])('answers requests that are nested %i times', async (depth) => {
+    const world = await World.open();
+    const bytes = Buffer.alloc(Math.min(depth, 16_000), 0x91).toString('base64');
+    const attributes = [
+      ['M', `${'{"M":{"a":'.repeat(depth)}{"S":"x"}${'}}'.repeat(depth)}`],
+      ['M', `{"M":{"a":${'{"L":['.repeat(depth)}{"S":"x"}${']}'.repeat(depth)}}}`],
+      ['B', `${'{"L":['.repeat(depth)}{"S":"x"}${']}'.repeat(depth)}`],
+      ['B', `{"B":"${bytes}"}`],
+      ['B', `{"S":"${'['.repeat(Math.min(depth, 8_000))}${']'.repeat(Math.min(depth, 8_000))}"}`],
+    ] as const;
+    for (const [name, attribute] of attributes) {
+      const lines = [lineWith(world.log, name, attribute)];
+      const request = { format: 1, op: 'putEntries', log: world.log, lines };
+      const answer = await world.server.answer(request, { allows, reducer: spreadsheet });
+      expect(answer).toMatchObject({ error: { code: expect.stringMatching(/^[A-Z_]+$/) } });
+    }
+    const nested: unknown = JSON.parse(`{"format":1,"op":${'['.repeat(depth)}${']'.repeat(depth)}}`);
+    expect(await world.server.answer(nested, { allows, reducer: spreadsheet })).toHaveProperty('error');
+    expect(await world.entries()).toBe(0);
+  });
+
   test('refuses an entry that its reducer rejects, and the log goes on', async () => {
     const world = await World.open();
     const hostile = await world.page(lenient);

@@ -20,6 +20,8 @@ export interface LogsSettings {
   readonly mapping?: MappingDocument | string | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
+  /** As in {@link LogsDeps}. */
+  readonly warmBytes?: number | undefined;
   /** The table of the feed; by default there is none, and `logs.feed` throws UsageError. */
   readonly feedTable?: string | undefined;
 }
@@ -30,27 +32,28 @@ export interface LogsSettings {
  * @throws UsageError otherwise
  */
 export function checkLogsOptions(options: unknown, names: readonly string[]): void {
-  const settings = ['types', 'mapping', 'cacheBytes', 'feedTable'] satisfies (keyof LogsSettings)[];
+  const settings = ['types', 'mapping', 'cacheBytes', 'warmBytes', 'feedTable'] satisfies (keyof LogsSettings)[];
   checkOptionNames('openLogs', options, [...names, ...settings]);
 }
 
 /**
  * Checks the options that an application gives.
- * @throws UsageError if a name is not a string or is empty, `cacheBytes` is not a number of at
+ * @throws UsageError if a name is not a string or is empty, `cacheBytes` or `warmBytes` is not a number of at
  * least 0, `types` are not two types, or both `types` and a mapping are given
  * @throws MappingInvalidError if the mapping is wrong
  */
 export function checkLogsSettings(
   names: Readonly<Record<string, string>>,
-  { cacheBytes = 0, types, mapping: given, feedTable }: LogsSettings,
+  { cacheBytes = 0, warmBytes = 0, types, mapping: given, feedTable }: LogsSettings,
 ): Pick<Deployment, 'types' | 'mapping'> {
   const all = { ...names, ...(feedTable !== undefined && { feedTable }) };
   for (const [option, name] of Object.entries<unknown>(all)) {
     if (typeof name === 'string' && name !== '') continue;
     throw new UsageError(`openLogs got no name as '${option}', but ${name === '' ? 'an empty string' : String(name)}`);
   }
-  if (typeof cacheBytes !== 'number' || !(cacheBytes >= 0)) {
-    throw new UsageError(`cacheBytes is ${String(cacheBytes)}, not a number of bytes`);
+  for (const [name, bytes] of Object.entries({ cacheBytes, warmBytes })) {
+    if (typeof bytes === 'number' && bytes >= 0) continue;
+    throw new UsageError(`${name} is ${String(bytes)}, not a number of bytes`);
   }
   const mapping = mappingOf(given);
   if (types === undefined) return { mapping };

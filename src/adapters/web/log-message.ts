@@ -17,6 +17,7 @@ import {
   StoreUnavailableError,
   TooLargeError,
   UsageError,
+  ValueUnsupportedError,
 } from '../../errors.ts';
 import type { Position } from '../../ids/position.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
@@ -81,6 +82,7 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
   STORE_UNAVAILABLE: StoreUnavailableError,
   TOO_LARGE: TooLargeError,
   USAGE: UsageError,
+  VALUE_UNSUPPORTED: ValueUnsupportedError,
 };
 
 /** Items as lines. */
@@ -96,7 +98,9 @@ export function decodeLines(lines: readonly string[]): Item[] {
   try {
     return lines.map(decodeItemLine);
   } catch (cause) {
-    throw cause instanceof ArchiveCorruptError ? new MessageInvalidError(cause.reason, { cause }) : cause;
+    if (cause instanceof ArchiveCorruptError) throw new MessageInvalidError(cause.reason, { cause });
+    // The stack is used up.
+    throw cause instanceof RangeError ? new MessageInvalidError('a line is nested too deeply', { cause }) : cause;
   }
 }
 

@@ -23,6 +23,11 @@ export class ServerLogs extends Logs {
     this.#warm = new WarmLogs(this.documentDeps, deps.warmBytes ?? WARM_BYTES);
   }
 
+  /** The logs that a server which folds keeps in memory, and their memory in bytes, about. */
+  get warm(): { readonly logs: number; readonly bytes: number } {
+    return { logs: this.#warm.size, bytes: this.#warm.bytes };
+  }
+
   /**
    * Runs a request of a page that reads a log or appends to it: what `send` of the page got.
    *

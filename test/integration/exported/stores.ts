@@ -342,6 +342,9 @@ export function serverLogsCalls(
       expect(await logs.answer(request, { allows })).toEqual({ lines: [expect.stringContaining('Set')] });
       expect(await logs.answer(request, { allows: () => false })).toMatchObject({ error: { code: 'NOT_ALLOWED' } });
     },
+    warm: async (world) => {
+      expect((await open(world)).warm).toEqual({ logs: expect.any(Number), bytes: expect.any(Number) });
+    },
     object: async (world) => {
       const logs = await open(world);
       const key = await keyOf(logs, log(world));
