@@ -40,6 +40,9 @@ const MAX_KNOWN_ENDS = 100;
 /** The most requests that wait for one log. */
 const MAX_WAITING = 100;
 
+/** Too many requests wait for a log. Nothing was changed, and a retry may help. */
+export class LogBusyError extends StoreUnavailableError {}
+
 /**
  * A log whose newest state a server keeps in memory, so that it can fold an entry before it appends
  * it, without a request. Other writers may append at any time.
@@ -78,11 +81,11 @@ export class WarmLog {
 
   /**
    * Runs a request after the earlier ones of this log.
-   * @throws StoreUnavailableError if too many requests wait
+   * @throws LogBusyError if too many requests wait
    */
   async exclusive<T>(work: () => Promise<T>): Promise<T> {
     if (this.#requests.pendingCount >= MAX_WAITING) {
-      throw new StoreUnavailableError('too many requests wait for the log, and nothing was changed', {
+      throw new LogBusyError('too many requests wait for the log, and nothing was changed', {
         log: this.log,
         advice: 'Try again later',
       });

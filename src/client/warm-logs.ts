@@ -68,7 +68,7 @@ export class WarmLogs {
 
   #hold(reducer: Reducer, log: LogId): Held {
     const found = this.#held.get(log);
-    if (found?.reducer === reducer) {
+    if (found?.reducer.name === reducer.name && found.reducer.version === reducer.version) {
       this.#held.delete(log);
       this.#held.set(log, found);
       return found;

@@ -6,6 +6,7 @@ import { encodeItemLine } from '../../src/archive/item-line.ts';
 import type { Document } from '../../src/client/document.ts';
 import { EntryExistsError, EntryRejectedError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import { encodeBody } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
@@ -65,6 +66,13 @@ function lineWith(log: LogId, name: string, attribute: string): string {
   const position = { segment: 0, entry: 1 };
   const entry: Entry = { log, position, created: 1_700_000_000, type: 'Set', version: 1, id: Uint8Array.of(7) };
   return encodeItemLine(encodeEntry(entry)).replace(/\}\}$/, `,"${name}":${attribute}}}`);
+}
+
+/** The line of an entry that sets a cell. */
+function lineAt(log: LogId, entry: number, others: Partial<Entry> = {}): string {
+  const body = { format: 'bytes', bytes: encodeBody([[0, 1, 'cell']]) } as const;
+  const head = { log, position: { segment: 0, entry }, created: 1_700_000_000, type: 'Set', version: 1 };
+  return encodeItemLine(encodeEntry({ ...head, body, id: Uint8Array.of(entry), ...others }));
 }
 
 describe('a server that folds', () => {
@@ -181,5 +189,85 @@ describe('a server that folds', () => {
     await page.append(cells([0, 1, 'b']));
     expect(await rowsOf(page)).toEqual([[], [], [], ['a', 'b']]);
     expect(await world.entries()).toBe(5);
+  });
+
+  test('answers a flood of requests for one log, and appends each entry once', async () => {
+    const world = await World.open();
+    const page = await world.page();
+    await page.append(cells([0, 0, 'a']));
+    const requests = Array.from({ length: 300 }, (_, i) => ({
+      format: 1,
+      op: 'putEntries',
+      log: world.log,
+      lines: [lineAt(world.log, 2, { id: Uint8Array.of(i % 256, i >> 8) })],
+      mayMove: true,
+    }));
+    const answers = await Promise.all(
+      requests.map((request) => world.server.answer(request, { allows, reducer: spreadsheet })),
+    );
+    const refused = answers.flatMap((answer) => ('error' in answer ? [answer.error] : []));
+    const busy = refused.filter(({ retryable }) => retryable === true);
+    expect(busy.length).toBeGreaterThan(100);
+    // So late that only their authors can rebase them.
+    const late = refused.filter(({ code }) => code === 'ENTRY_EXISTS');
+    expect(busy.length + late.length).toBe(refused.length);
+    expect(await world.entries()).toBe(1 + answers.length - refused.length);
+  });
+
+  test('keeps only the logs in memory that were used last', async () => {
+    const server = new MemoryLogs({ warmBytes: 100_000 });
+    const logs = await Promise.all(Array.from({ length: 12 }, () => server.create()));
+    const append = (log: LogId, entry: number): Promise<unknown> => {
+      const request = { format: 1, op: 'putEntries', log, lines: [lineAt(log, entry)] };
+      return server.answer(request, { allows, reducer: spreadsheet });
+    };
+    for (const entry of [1, 2]) {
+      for (const log of logs) {
+        expect(await append(log, entry)).toEqual({ lines: [], moved: false, mutations: [] });
+        expect(server.warm.bytes).toBeLessThanOrEqual(100_000);
+      }
+    }
+    expect(server.warm.logs).toBeGreaterThan(1);
+    expect(server.warm.logs).toBeLessThan(6);
+    for (const log of logs) expect(await Array.fromAsync(server.client.read(log, { from: 'start' }))).toHaveLength(2);
+  });
+
+  test('answers with the newest mutation of the client that the log has applied', async () => {
+    const world = await World.open();
+    const send = (entry: number, mutation: number): Promise<unknown> => {
+      const lines = [lineAt(world.log, entry, { once: { client: '__proto__', mutation } })];
+      const request = { format: 1, op: 'putEntries', log: world.log, lines };
+      return world.server.answer(request, { allows, reducer: spreadsheet });
+    };
+    const mutations = (mutation: number) => ({ mutations: [{ client: '__proto__', mutation }] });
+    expect(await send(1, 5)).toMatchObject(mutations(5));
+    expect(await send(2, 3)).toMatchObject(mutations(5));
+    expect(await send(3, 9)).toMatchObject(mutations(9));
+  });
+
+  test('refuses appends to a log that is stopped already, and says so', async () => {
+    const world = await World.open();
+    await world.server.client.addEntry(world.log, entryOf('Set', 'nonsense'));
+    const request = { format: 1, op: 'putEntries', log: world.log, lines: [lineAt(world.log, 2)] };
+    const answer = await world.server.answer(request, { allows, reducer: spreadsheet });
+    expect(answer).toMatchObject({ error: { code: 'DOCUMENT_STOPPED' } });
+  });
+
+  test('refuses a late value that would stop the log', async () => {
+    const late: Reducer = {
+      name: 'late',
+      version: 1,
+      fold: async (draft) => {
+        draft.map('a', 'string').put('key', () => {
+          throw new Error('too late');
+        });
+      },
+    };
+    const server = new MemoryLogs();
+    const log = await server.create();
+    const request = { format: 1, op: 'putEntries', log, lines: [lineAt(log, 1)] };
+    expect(await server.answer(request, { allows, reducer: late })).toMatchObject({
+      error: { code: 'ENTRY_REJECTED' },
+    });
   });
 });

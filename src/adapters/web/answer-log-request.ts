@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { LogBusyError } from '../../client/warm-log.ts';
 import type { WarmLogs } from '../../client/warm-logs.ts';
 import {
   BodyUndecodableError,
@@ -119,8 +120,8 @@ export async function answerLogRequest(
   try {
     return await answer(stores, parseRequest(request, options), options);
   } catch (error) {
-    if (stores.tables.isRetryable(error)) {
-      const reason = 'the tables are busy, and nothing was changed';
+    if (error instanceof LogBusyError || stores.tables.isRetryable(error)) {
+      const reason = `${error instanceof LogBusyError ? 'the log is' : 'the tables are'} busy, and nothing was changed`;
       return { error: { code: 'STORE_UNAVAILABLE', reason, advice: 'Try again later', retryable: true } };
     }
     const message = encodeError(error);
