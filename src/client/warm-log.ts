@@ -95,10 +95,10 @@ export class WarmLog {
 
   /**
    * Folds entries onto the state, which stays as it is. Reads the log only if the entries do not
-   * come directly after those that were read. To be called by {@link exclusive}, as all that follow.
-   * @returns the entries with their places and numbers; undefined if the log has them, perhaps after
-   * others. If the log has entries in their place, those of an earlier attempt may be among them:
-   * the tables decide
+   * come directly after those that were read. To be called by {@link exclusive}, as the others.
+   * @returns the entries with their places and numbers; undefined if the log has them, perhaps
+   * after others. Entries in whose place the log has some come back as they are, because an earlier
+   * attempt may have written them: the tables decide
    * @throws EntryRejectedError if the reducer rejects an entry
    * @throws EntryExistsError if others appended first, and the entries cannot be rebased here
    * @throws EntryNotFoundError if there is no entry directly before them

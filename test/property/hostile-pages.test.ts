@@ -16,7 +16,7 @@ import { propertyRuns } from '../support/property-runs.ts';
 
 const REQUESTS = 100;
 const WARM_BYTES = 1_000_000;
-/** What a page may do: append to its log, under its client name. */
+/** A page may append to its log, under this client name. */
 const CLIENT = 'ann';
 
 /** A part of a request that a page makes up. */
@@ -47,7 +47,7 @@ const FLAWS = {
   external: fc.constant('logs/other/bodies/x'),
 };
 
-/** An entry with at most two flaws, since the server looks for the next only if there is no other. */
+/** An entry with at most two flaws, because the server stops at the first one. */
 const flaws = fc
   .tuple(fc.record(FLAWS), fc.uniqueArray(fc.nat(Object.keys(FLAWS).length - 1), { maxLength: 2 }))
   .map(
@@ -185,7 +185,7 @@ class HostilePage {
   }
 }
 
-/** The line of an entry, right but for its flaws. */
+/** The line of an entry, right except for its flaws. */
 function lineOf(log: LogId, { segment, entry: number }: Position, flawed: Flaws): string {
   const { type = 'Set', version = 1, body = [[0, 1, 'cell']], ahead = 0, once, id, external, large } = flawed;
   const { metadata, rawMetadata } = flawed;

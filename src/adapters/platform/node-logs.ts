@@ -38,8 +38,8 @@ export function checkLogsOptions(options: unknown, names: readonly string[]): vo
 
 /**
  * Checks the options that an application gives.
- * @throws UsageError if a name is not a string or is empty, `cacheBytes` or `warmBytes` is not a number of at
- * least 0, `types` are not two types, or both `types` and a mapping are given
+ * @throws UsageError if a name is not a string or is empty, `cacheBytes` or `warmBytes` is not a
+ * number of at least 0, `types` are not two types, or both `types` and a mapping are given
  * @throws MappingInvalidError if the mapping is wrong
  */
 export function checkLogsSettings(

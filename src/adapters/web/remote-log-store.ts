@@ -175,7 +175,7 @@ export class RemoteLogStore implements LogReader, EntryAppender {
   }
 }
 
-/** What an answer of the server has. */
+/** The parts of an answer. */
 interface Found {
   readonly items: Item[];
   readonly next: number | undefined;
