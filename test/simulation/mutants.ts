@@ -744,8 +744,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'client/tail.ts',
-        from: 'this.#entries = this.#entries.slice(index);',
-        to: 'this.#entries = this.#entries.slice(index, index + 1);',
+        from: 'this.#keep(this.#entries.slice(index));',
+        to: 'this.#keep(this.#entries.slice(index, index + 1));',
       },
     ],
   },
@@ -1078,6 +1078,72 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a page appends metadata that no other writer may write',
     test: 'test/unit/remote-log-store.test.ts',
     edits: [{ file: 'adapters/web/answer-log-request.ts', from: '    storableMetadata(log, metadata);\n', to: '' }],
+  },
+  {
+    name: 'page-entries-unfolded',
+    fault: 'a server with a reducer appends the entries of pages without a fold',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [
+      {
+        file: 'adapters/web/answer-log-request.ts',
+        from: '  if (warm !== undefined && reducer !== undefined) {',
+        to: '  if (warm === undefined && reducer !== undefined) {',
+      },
+    ],
+  },
+  {
+    name: 'moved-twice',
+    fault: 'a server that folds appends an entry again that it has moved',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [{ file: 'client/warm-log.ts', from: 'sent: 1, dropped: []', to: 'sent: 0, dropped: []' }],
+  },
+  {
+    name: 'condition-moved',
+    fault: 'a server that folds rebases an append that has a condition',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [
+      {
+        file: 'client/log-writer.ts',
+        from: '    const mayMove = options.after === undefined;',
+        to: '    const mayMove = true;',
+      },
+    ],
+  },
+  {
+    name: 'parts-dropped-unsaid',
+    fault: 'a server that folds drops parts of an edit, and its author does not hear of it',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [
+      {
+        file: 'client/warm-log.ts',
+        from: '(item.isVoid || droppedParts(item).length > 0 ? [] : draftsOf(item))',
+        to: '(item.isVoid ? [] : draftsOf(item))',
+      },
+    ],
+  },
+  {
+    name: 'flood-waits',
+    fault: 'any number of requests of pages waits for one log',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [
+      {
+        file: 'client/warm-log.ts',
+        from: '    if (this.#requests.pendingCount >= MAX_WAITING) {',
+        to: '    if (this.#requests.pendingCount > 1e9) {',
+      },
+    ],
+  },
+  {
+    name: 'warm-logs-kept',
+    fault: 'a server that folds keeps every log in memory',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [
+      {
+        file: 'client/warm-logs.ts',
+        from: '      if (this.#bytes <= this.#maxBytes) return;',
+        to: '      if (this.#bytes <= 1e12) return;',
+      },
+    ],
   },
   {
     name: 'listener-at-switch',
@@ -2031,7 +2097,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'log/append.ts',
-        from: '      await context.tables.putEntries(placed.flat());\n',
+        from: '      await context.tables.putEntries(placed.flat(), how);\n',
         to: '      for (const entries of placed) await context.tables.putEntries(entries);\n',
       },
     ],
