@@ -1,8 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { LogRequest } from '../../src/adapters/web/answer-log-request.ts';
+import type { SendLogRequest } from '../../src/adapters/web/remote-log-store.ts';
+import type { ServerLogs } from '../../src/adapters/web/server-logs.ts';
 import type { Document } from '../../src/client/document.ts';
 import type { Value } from '../../src/codec/value.ts';
-import { EntryDroppedError, MutationOvertakenError } from '../../src/errors.ts';
+import { EntryDroppedError, MutationOvertakenError, StoreUnavailableError } from '../../src/errors.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { withHistory } from '../../src/state/history/with-history.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
@@ -65,6 +68,13 @@ interface Intended {
 type Axis = 'rows' | 'columns';
 const AXES = { rows: ['Insert Rows', 'Delete Rows'], columns: ['Insert Columns', 'Delete Columns'] } as const;
 
+interface WriterOptions {
+  readonly random: Random;
+  readonly name: string;
+  /** Whether it imports files, which a page cannot do. */
+  readonly hasFiles: boolean;
+}
+
 class Writer {
   readonly intents: Intent[] = [];
   readonly #document: Document;
@@ -72,21 +82,23 @@ class Writer {
   readonly #name: string;
   readonly #open: Promise<unknown>[] = [];
   readonly #live: LiveLog;
+  readonly #hasFiles: boolean;
   #count = 0;
   #mutations = 0;
 
-  constructor(live: LiveLog, document: Document, random: Random, name: string) {
+  constructor(live: LiveLog, document: Document, { random, name, hasFiles }: WriterOptions) {
     this.#live = live;
     this.#document = document;
     this.#random = random;
     this.#name = name;
+    this.#hasFiles = hasFiles;
   }
 
   async step(): Promise<void> {
     const random = this.#random;
     if (random.chance(0.2)) return void (await this.#document.refresh().catch(ignoreFaults));
     const value = this.#value();
-    const key = random.chance(0.1) ? await this.#file(value) : undefined;
+    const key = this.#hasFiles && random.chance(0.1) ? await this.#file(value) : undefined;
     let seen = await look(this.#document);
     while (seen.state !== this.#document.state) seen = await look(this.#document);
     // From here to the call there is no await, so the document shows what was seen.
@@ -216,6 +228,7 @@ function ignoreRefused(error: unknown): void {
 }
 
 function ignoreFaults(error: unknown): void {
+  if (error instanceof StoreUnavailableError) return;
   if (error !== LOST && !(error instanceof Error && error.message.includes('no answer came'))) throw error;
 }
 
@@ -256,7 +269,45 @@ function check(end: Seen, intents: readonly Intent[], started: readonly string[]
   }
 }
 
-async function runHistory(seed: number): Promise<void> {
+/** Two servers that fold, on one log. Each may end and begin again at any time. */
+class Servers {
+  readonly #live: LiveLog;
+  readonly #reducer: Reducer;
+  readonly #random: Random;
+  /** How often a request is lost, among others. */
+  faults = 0;
+  readonly #servers: ServerLogs[];
+
+  constructor(live: LiveLog, reducer: Reducer, random: Random) {
+    this.#live = live;
+    this.#reducer = reducer;
+    this.#random = random;
+    this.#servers = [live.server(), live.server()];
+  }
+
+  /** The request may get lost, arrive twice, or arrive and lose its answer. */
+  readonly send: SendLogRequest = async (request) => {
+    const random = this.#random;
+    if (random.chance(this.faults)) throw LOST;
+    const isTwice = request.op === 'putEntries' && random.chance(this.faults);
+    const answer = await this.#answer(request);
+    if (isTwice) return this.#answer(request);
+    if (random.chance(this.faults)) throw LOST;
+    return answer;
+  };
+
+  async #answer(request: LogRequest): Promise<unknown> {
+    const random = this.#random;
+    const chosen = random.integer(0, 1);
+    if (random.chance(0.05)) this.#servers[chosen] = this.#live.server();
+    const server = this.#servers[chosen] ?? this.#live.server();
+    const sent: unknown = JSON.parse(JSON.stringify(request));
+    const answer = await server.answer(sent, { allows: () => true, reducer: this.#reducer });
+    return JSON.parse(JSON.stringify(answer));
+  }
+}
+
+async function runHistory(seed: number, hasServers: boolean): Promise<void> {
   const random = new Random(seed);
   const live = await LiveLog.create();
   const reducer: Reducer = random.chance(0.8) ? spreadsheet : withHistory(spreadsheet);
@@ -277,10 +328,14 @@ async function runHistory(seed: number): Promise<void> {
     throw LOST;
   };
   const writers: Writer[] = [];
+  const servers = hasServers ? new Servers(live, reducer, random) : undefined;
   for (const name of ['a', 'b', 'c']) {
     const reloadAfter = random.chance(0.3) ? { entries: random.integer(1, 4) } : {};
-    writers.push(new Writer(live, await live.open({ reducer, reloadAfter }), random, name));
+    const logs = servers === undefined ? live.logs() : live.page(servers.send);
+    const document = await logs.open(live.sheet.log, { reducer, reloadAfter });
+    writers.push(new Writer(live, document, { random, name, hasFiles: !hasServers }));
   }
+  if (servers !== undefined) servers.faults = random.pick([0, 0.05, 0.2]) ?? 0;
   await Promise.all(
     writers
       .map(async (writer) => {
@@ -298,6 +353,7 @@ async function runHistory(seed: number): Promise<void> {
   );
   for (const writer of writers) await writer.end();
   live.interceptor = (_, effect) => effect();
+  if (servers !== undefined) servers.faults = 0;
   const fresh = await look(await live.open({ reducer }));
   for (const writer of writers) expect((await writer.end()).cells).toEqual(fresh.cells);
   check(
@@ -309,12 +365,20 @@ async function runHistory(seed: number): Promise<void> {
 
 /** A failed history prints its seed. SEED=17 repeats it. */
 const { SEED } = process.env;
+const SEEDS = SEED === undefined ? fc.integer({ min: 1 }) : fc.constant(Number(SEED));
 
 test('an edit reaches the row and the column that its author saw, or its author is told', {
   tags: ['I12'],
 }, async () => {
   await fc.assert(
-    fc.asyncProperty(SEED === undefined ? fc.integer({ min: 1 }) : fc.constant(Number(SEED)), runHistory),
+    fc.asyncProperty(SEEDS, (seed) => runHistory(seed, false)),
     { numRuns: SEED === undefined ? propertyRuns(300) : 1 },
+  );
+});
+
+test('an edit of a page reaches them too, behind two servers that fold', { tags: ['I12'] }, async () => {
+  await fc.assert(
+    fc.asyncProperty(SEEDS, (seed) => runHistory(seed, true)),
+    { numRuns: SEED === undefined ? propertyRuns(200) : 1 },
   );
 });

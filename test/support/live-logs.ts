@@ -1,3 +1,5 @@
+import { RemoteLogStore, type SendLogRequest } from '../../src/adapters/web/remote-log-store.ts';
+import { ServerLogs } from '../../src/adapters/web/server-logs.ts';
 import type { Document } from '../../src/client/document.ts';
 import { Logs, type LogsDeps } from '../../src/client/logs.ts';
 import type { DocumentOptions } from '../../src/client/options.ts';
@@ -29,7 +31,22 @@ export class LiveLog {
   }
 
   /** Another client, which shares no cache with the others. */
-  logs({ cacheBytes }: Pick<LogsDeps, 'cacheBytes'> = {}): Logs {
+  logs(options: Pick<LogsDeps, 'cacheBytes'> = {}): Logs {
+    return new Logs({ ...this.#deps(), ...options });
+  }
+
+  /** A server of pages. */
+  server(): ServerLogs {
+    return new ServerLogs(this.#deps());
+  }
+
+  /** A page behind servers. */
+  page(send: SendLogRequest): Logs {
+    const store = new RemoteLogStore(send);
+    return new Logs({ ...this.#deps(), store, tables: store });
+  }
+
+  #deps(): LogsDeps {
     // Other numbers than those of the sheet, so that no two entries have the same id.
     const random = new Random(1_000 + ++this.#clients);
     const intercept: Interceptor = async (name, effect) => {
@@ -41,7 +58,7 @@ export class LiveLog {
     };
     const tables = interceptLogStore(this.sheet.tables, intercept);
     const blobs = interceptBlobStore(this.sheet.blobs, intercept);
-    return new Logs({
+    return {
       ...testDeployment({ tables, blobs, now: () => this.sheet.nowMs }),
       random: () => random.next(),
       sleep: async (ms) => {
@@ -51,8 +68,7 @@ export class LiveLog {
         await new Promise((resolve) => setImmediate(resolve));
       },
       newLogId: () => this.sheet.log,
-      cacheBytes,
-    });
+    };
   }
 
   /** Opens the log as another client. */
