@@ -280,7 +280,9 @@ export class Follower {
 
   /** Whether an append may meet entries that were not read, because the last read was long ago. */
   get isStale(): boolean {
-    return this.#deps.now() - this.#readMs > TRUST_MS / 2;
+    const age = this.#deps.now() - this.#readMs;
+    // A clock that was set back does not show the age.
+    return age < 0 || age > TRUST_MS / 2;
   }
 
   /** The newest known snapshot, if it is time to ask for a newer one. */

@@ -120,7 +120,8 @@ export class WarmLog {
     const position = firstOf(entries);
     const follower = this.#follower;
     const isNext = comparePositions(position, follower.confirmed.end) === 0;
-    if (!isNext || follower.confirmed.badEntry !== undefined) await this.refresh();
+    const isUnsure = follower.isStale || follower.confirmed.badEntry !== undefined;
+    if (!isNext || isUnsure) await this.refresh();
     follower.checkAppends();
     const { end } = follower.confirmed;
     const order = comparePositions(position, end);

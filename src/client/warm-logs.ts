@@ -51,17 +51,18 @@ export class WarmLogs {
    */
   async run<T>(reducer: Reducer, logs: readonly LogId[], work: (warm: readonly WarmLog[]) => Promise<T>): Promise<T> {
     const held = logs.map((log) => this.#hold(reducer, log));
-    const warm = await Promise.all(held.map(({ log }) => log));
-    // In one order everywhere, so that two requests cannot wait for each other.
-    const ordered = [...warm].sort((a, b) => (a.log < b.log ? -1 : 1));
-    const all = ordered.reduceRight<() => Promise<T>>(
-      (next, log) => () => log.exclusive(next),
-      () => work(warm),
-    );
     try {
-      return await all();
+      const warm = await Promise.all(held.map(({ log }) => log));
+      // In one order everywhere, so that two requests cannot wait for each other.
+      const ordered = [...warm].sort((one, other) => (one.log < other.log ? -1 : 1));
+      const whole = ordered.reduceRight<() => Promise<T>>(
+        (next, log) => () => log.exclusive(next),
+        () => work(warm),
+      );
+      return await whole().finally(() => {
+        for (const [i, { log, bytes }] of warm.entries()) this.#measure(log, held[i], bytes);
+      });
     } finally {
-      for (const [i, log] of logs.entries()) this.#measure(log, held[i], warm[i]?.bytes ?? 0);
       this.#makeRoom();
     }
   }

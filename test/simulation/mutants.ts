@@ -1122,6 +1122,12 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'stale-warm-log',
+    fault: 'a server that folds trusts an end that it read long ago',
+    test: 'test/unit/folding-server.test.ts',
+    edits: [{ file: 'client/warm-log.ts', from: 'follower.isStale || ', to: '' }],
+  },
+  {
     name: 'flood-waits',
     fault: 'any number of requests of pages waits for one log',
     test: 'test/unit/folding-server.test.ts',

@@ -191,6 +191,33 @@ describe('a server that folds', () => {
     expect(await world.entries()).toBe(5);
   });
 
+  test.each([30, -1])('appends nothing to a segment that expired while its clock moved by %i days', async (days) => {
+    const server = new MemoryLogs({
+      reducer: spreadsheet,
+      retention: { keepSegments: 1, keepDays: 1, expire: 'delete' },
+    });
+    const log = await server.create();
+    const send = (entry: number) => {
+      const request = { format: 1, op: 'putEntries', log, lines: [lineAt(log, entry)] };
+      return server.answer(request, { allows, reducer: spreadsheet });
+    };
+    for (const entry of [1, 2]) expect(await send(entry)).toMatchObject({ lines: [] });
+    // The entry that ends the segment gets the next place, and then leaves the table.
+    await server.client.addSnapshot(log);
+    await server.pipeline.run();
+    await server.client.startSegment(log);
+    const nowMs = server.clock.now();
+    for (let week = 0; week < 3; week++) {
+      await server.clock.advance(7 * 24 * 3600 * 1000);
+      await server.pipeline.run();
+    }
+    server.clock.set(nowMs + days * 24 * 3600 * 1000);
+    for (const entry of [3, 4, 5]) {
+      expect(await send(entry)).toMatchObject({ error: { code: 'ENTRY_EXISTS', newest: { segment: 1, entry: 0 } } });
+    }
+    expect(await Array.fromAsync(server.client.read(log, { from: 'start' }))).toHaveLength(2);
+  });
+
   test('answers a flood of requests for one log, and appends each entry once', async () => {
     const world = await World.open();
     const page = await world.page();
